@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * semel/postgres.h: PostgreSQL as a store, and a command inside the caller's own
+ * transaction.  Link libsemel-postgres.
+ */
+#ifndef SEMEL_POSTGRES_H
+#define SEMEL_POSTGRES_H
+
+#include <semel/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* libpq's PGconn, named here so that this header does not need libpq-fe.h. */
+struct pg_conn;
+
+/* Make postgres:// known to semel_store_open().  Safe to call more than once. */
+SEMEL_API void semel_postgres_register(void);
+
+/* The command.  `conn` is in the caller's transaction; statements on it commit together
+ * with the record of the key.  It must neither commit nor roll back the transaction;
+ * savepoints of its own are fine.  SEMEL_EFFECT_FAILED rolls its statements back.
+ * SEMEL_EFFECT_UNKNOWN makes no sense here and is treated as SEMEL_EFFECT_FAILED. */
+typedef semel_effect (*semel_pg_fn)(void *arg, struct pg_conn *conn, semel_reply *reply);
+
+/* Run `fn` once per key inside the transaction that is open on `conn`: record and effect
+ * commit together or not at all.  Exactly once.
+ *
+ * conn  in a transaction (BEGIN sent), READ COMMITTED; borrowed; blocking mode.
+ * A running duplicate is waited for at most the command's wait_ms, then SEMEL_IN_FLIGHT.
+ * Outcomes: SEMEL_RAN (COMMIT makes it true), SEMEL_REPLAYED, SEMEL_IN_FLIGHT,
+ * SEMEL_MISMATCH, SEMEL_FAILED (the key is free, the transaction is usable), SEMEL_UNKNOWN
+ * (never here unless the key was left so by an operator), SEMEL_ERROR: SEMEL_ERR_TX_STATE (no transaction, or
+ * a failed one), SEMEL_ERR_CONFLICT (40001 and relatives: roll back and retry your transaction),
+ * SEMEL_ERR_STORE_DOWN.
+ * After a COMMIT whose answer was lost, call it again in a new transaction: it answers
+ * SEMEL_REPLAYED if the first one happened.  lock_timeout and statement_timeout of the
+ * session are as before when it returns. */
+SEMEL_API semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *cmd,
+                                     semel_pg_fn fn, void *arg, semel_reply **ret_reply,
+                                     semel_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

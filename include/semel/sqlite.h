@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * semel/sqlite.h: SQLite as a store, and a command inside the caller's own transaction.
+ * Link libsemel-sqlite.
+ */
+#ifndef SEMEL_SQLITE_H
+#define SEMEL_SQLITE_H
+
+#include <semel/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* SQLite's handle, named here so that this header does not need sqlite3.h. */
+struct sqlite3;
+
+/* Make sqlite: known to semel_store_open().  Safe to call more than once. */
+SEMEL_API void semel_sqlite_register(void);
+
+/* Make the tables of semel in the caller's own database file (idempotent).
+ * Errors: SEMEL_ERR_SCHEMA (newer than this library), SEMEL_ERR_STORE_READ_ONLY,
+ * SEMEL_ERR_BUSY, SEMEL_ERR_STORE_FULL. */
+SEMEL_API semel_code semel_sqlite_migrate(struct sqlite3 *db, semel_error *err);
+
+/* The command; see semel_pg_fn: the same rules. */
+typedef semel_effect (*semel_sqlite_fn)(void *arg, struct sqlite3 *db, semel_reply *reply);
+
+/* Run `fn` once per key inside the transaction that is open on `db`.  Exactly once.
+ *
+ * db  in a transaction begun with BEGIN IMMEDIATE (a deferred one cannot wait for a writer and
+ *     answers SEMEL_ERR_CONFLICT, "retry your transaction"); borrowed.
+ * Because a writer holds the whole file, a running duplicate is waited for by BEGIN
+ * IMMEDIATE itself: set busy_timeout to what you would give as wait_ms.
+ * Outcomes as semel_pg_run(). */
+SEMEL_API semel_outcome semel_sqlite_run(struct sqlite3 *db, const semel_command *cmd,
+                                         semel_sqlite_fn fn, void *arg, semel_reply **ret_reply,
+                                         semel_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,2 @@
+-- The schema version of this database.
+SELECT max(version) FROM semel.schema_version

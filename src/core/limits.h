@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * limits: every maximum of semel in one place, each with its reason.
+ */
+#ifndef CORE_LIMITS_H
+#define CORE_LIMITS_H
+
+#include <stdint.h>
+
+#define MS INT64_C(1000)            /* one millisecond in microseconds */
+#define SECOND (1000 * MS)          /* one second in microseconds */
+#define HOUR (3600 * SECOND)
+
+enum {
+        /* A key longer than an index row can hold once gave another product a 500 at random
+         * (H46); only its digest is indexed here, and 255 is what Stripe allows. */
+        LIMIT_KEY_BYTES = 255,
+        LIMIT_SCOPE_BYTES = 255,
+        LIMIT_OPERATION_BYTES = 255,
+        LIMIT_HOLDER_BYTES = 255,
+        LIMIT_REASON_BYTES = 1024,
+
+        /* Headers of one kept reply: nginx and node send at most 8..16 KiB by default. */
+        LIMIT_REPLY_HEADERS_BYTES = 64 * 1024,
+        LIMIT_REPLY_HEADERS = 256,
+        LIMIT_REPLY_BODY_DEFAULT_BYTES = 1024 * 1024,
+        LIMIT_REPLY_BODY_BYTES = 64 * 1024 * 1024,
+
+        /* One batch of a store: more operations no longer raise the rate (measured with arrays of
+         * 32 to 512), and more bytes would make a half-sent pipeline likelier (rule B3). */
+        LIMIT_BATCH_OPS = 256,
+        LIMIT_BATCH_BYTES = 1024 * 1024,
+
+        /* Operations waiting in one store; past it, submit answers BUSY at once: a queue that is
+         * not bounded is memory growth and latency without end. */
+        LIMIT_QUEUE_OPS = 16384,
+
+        /* Claims whose outcome is unknown because the store went away (rule A7); past it, the
+         * oldest is dropped and ends as UNKNOWN when its lease is over. */
+        LIMIT_ORPHAN_CLAIMS = 1024,
+
+        /* One purge or list step: short transactions, so that nobody waits behind them. */
+        LIMIT_SWEEP_ROWS = 500,
+};
+
+#define LIMIT_LEASE_US (24 * HOUR)
+#define LIMIT_RETENTION_US (INT64_C(3650) * 24 * HOUR)
+#define LIMIT_WAIT_US (30 * SECOND)
+
+#define DEFAULT_LEASE_US (60 * SECOND)
+#define DEFAULT_RETENTION_US (24 * HOUR)
+#define DEFAULT_CALL_TIMEOUT_US (5 * SECOND)
+
+#endif

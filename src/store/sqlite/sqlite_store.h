@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sqlite_store: the embedded store, and a command inside a caller's SQLite transaction.
+ */
+#ifndef STORE_SQLITE_STORE_H
+#define STORE_SQLITE_STORE_H
+
+#include "store/tx.h"
+
+extern const struct store_driver store_sqlite_driver;
+extern const struct store_tx_vt store_sqlite_tx; /* conn is a struct sqlite3 * */
+
+struct sqlite3;
+semel_code sqlite_store_migrate_db(struct sqlite3 *db, semel_error *err);
+
+#endif

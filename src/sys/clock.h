@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clock: the host's clocks, behind a pointer so that tests can move them.
+ */
+#ifndef SYS_CLOCK_H
+#define SYS_CLOCK_H
+
+#include <stdint.h>
+
+struct sys_clock {
+        int64_t (*boot_us)(void *arg); /* CLOCK_BOOTTIME: never steps, counts suspend */
+        int64_t (*wall_us)(void *arg); /* CLOCK_REALTIME */
+        void *arg;
+};
+
+/* The real one. */
+extern const struct sys_clock sys_clock_host;
+
+/* Shorthands for the real one. */
+int64_t clock_boot_us(void);
+int64_t clock_wall_us(void);
+
+#endif
