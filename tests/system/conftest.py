@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the system tests.
+
+    build       where the programs are: build.semel, build.shop, build.dir
+    tmp         a fresh folder (a pathlib.Path; gone when the test passed)
+    procs       starts processes: procs.start(argv), procs.run(argv); at the end it ends what still
+                runs and fails the test when a log holds a sanitizer report
+    semel       semel('keys', 'list', '--db', url) -> the ended Process (.returncode .out() .err())
+    pg          a real PostgreSQL server, one for the whole run; leave it running
+    pg_own      a PostgreSQL server for this test alone: stop it, break it
+    pg_db       name of a fresh, empty database on `pg`
+    pg_url      its URL
+    sqlite_url  URL of a SQLite file that does not exist yet
+    store_url   each test runs twice: on SQLite, and on PostgreSQL after `semel migrate`
+
+A missing program or server is an error, never a skip.  Tests wait by wait_until(), never by time.
+"""
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from support import Binaries, Postgres, Processes  # noqa: E402
+
+
+@pytest.hookimpl(tryfirst=True, hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    setattr(item, 'report_' + outcome.get_result().when, outcome.get_result())
+
+
+@pytest.fixture(scope='session')
+def build():
+    return Binaries()
+
+
+@pytest.fixture
+def tmp(request):
+    path = pathlib.Path(tempfile.mkdtemp(prefix='semel-test-'))
+    yield path
+    report = getattr(request.node, 'report_call', None)
+    if report is not None and report.failed:
+        print(f'kept for a look: {path}')
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def procs(tmp):
+    logs = tmp / 'logs'
+    logs.mkdir()
+    p = Processes(logs)
+    yield p
+    complaints = p.close()
+    assert not complaints, '\n'.join(complaints)
+
+
+@pytest.fixture
+def semel(build, procs):
+    def run(*args, timeout=60.0, **kw):
+        return procs.run([build.semel, *args], timeout=timeout, **kw)
+    return run
+
+
+@pytest.fixture(scope='session')
+def pg():
+    server = Postgres().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def pg_own():
+    server = Postgres().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def pg_db(pg):
+    name = pg.new_database()
+    yield name
+    pg.drop_database(name)
+
+
+@pytest.fixture
+def pg_url(pg, pg_db):
+    return pg.url(pg_db)
+
+
+@pytest.fixture
+def sqlite_url(tmp):
+    return f'sqlite:{tmp}/semel.db'
+
+
+@pytest.fixture(params=['sqlite', 'postgres'])
+def store_url(request):
+    if request.param == 'sqlite':
+        return request.getfixturevalue('sqlite_url')
+    url = request.getfixturevalue('pg_url')
+    r = request.getfixturevalue('semel')('migrate', '--db', url)
+    assert r.returncode == 0, r.logs()
+    return url

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting.  Tests wait for a condition, never for a time: the only pause of the system tests is
+in here."""
+import socket
+import time
+
+
+def wait_until(condition, timeout=10.0, what='', interval=0.01):
+    """Call `condition` until it returns something true, and return that.
+
+    An AssertionError, OSError or anything else it raises counts as "not yet"; after `timeout`
+    seconds the last one is raised (or a TimeoutError that says `what`)."""
+    end = time.monotonic() + timeout
+    while True:
+        last = None
+        try:
+            got = condition()
+            if got:
+                return got
+        except Exception as e:  # noqa: BLE001: whatever it is, it may be gone in a moment
+            last = e
+        if time.monotonic() >= end:
+            if last is not None:
+                raise last
+            raise TimeoutError(f'not within {timeout} s: {what or condition}')
+        time.sleep(interval)
+
+
+def free_port(host='127.0.0.1'):
+    """A TCP port that nobody listens on now.  Another process may take it before the caller
+    does; programs that can should be given port 0 instead."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((host, 0))
+        return s.getsockname()[1]
