@@ -43,6 +43,20 @@ SEMEL_API void semel_store_close(semel_store *st);
 SEMEL_API semel_code semel_store_set_call_timeout_ms(semel_store *st, int64_t timeout_ms,
                                                      semel_error *err);
 
+/* Create the tables, or bring them to this version: safe to run again, and by several at
+ * once.  SQLite does it when a store is opened.
+ * Errors: SEMEL_ERR_SCHEMA (newer than this library), SEMEL_ERR_ACCESS, SEMEL_ERR_STORE_DOWN. */
+SEMEL_API semel_code semel_store_migrate(const char *url, semel_error *err);
+
+/* The SQL that semel_store_migrate() would run (what = "schema"), or the one that gives a
+ * role what it needs and nothing else (what = "grants").  Connects to nothing.
+ * role  for "grants", else NULL.
+ * out   gets NUL-terminated pieces; `arg` is passed on.
+ * Errors: SEMEL_ERR_ARGUMENT (this store has nothing of the kind), SEMEL_ERR_URL. */
+SEMEL_API semel_code semel_store_print(const char *url, const char *what, const char *role,
+                                       void (*out)(void *arg, const char *text), void *arg,
+                                       semel_error *err);
+
 #ifdef __cplusplus
 }
 #endif

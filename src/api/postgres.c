@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * postgres: semel/postgres.h over the driver.
+ */
+#include <semel/postgres.h>
+
+#include "api/registry.h"
+#include "api/tx_run.h"
+#include "store/postgres/postgres_store.h"
+
+void semel_postgres_register(void)
+{
+        semel_internal_driver_register(&store_postgres_driver);
+}
+
+static semel_effect run_fn(const struct tx_call *call, semel_reply *rep)
+{
+        return ((semel_pg_fn)call->fn)(call->arg, call->conn, rep);
+}
+
+semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *cmd, semel_pg_fn fn,
+                           void *arg, semel_reply **ret_reply, semel_error *err)
+{
+        const struct tx_call call = {
+                .run = run_fn, .arg = arg, .conn = conn, .fn = (void (*)(void))fn};
+        return tx_run(&store_postgres_tx, cmd, &call, ret_reply, err);
+}
