@@ -65,6 +65,7 @@ void err_clear(semel_error *err)
         err->sqlstate[0] = err->first_operation[0] = err->text[0] = 0;
 }
 
+__attribute__((format(printf, 3, 0)))
 static void set_text(semel_error *err, semel_code code, const char *fmt, va_list ap)
 {
         err_clear(err);
