@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""First inputs for the fuzz targets, made from the tables of tests/data.
+
+usage: seeds.py OUT [TARGET...]    writes OUT/TARGET/CASE
+"""
+import pathlib
+import re
+import sys
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data"
+SIMPLE = {"\\": b"\\", "t": b"\t", "n": b"\n", "r": b"\r", "0": b"\0", "s": b" ", "e": b""}
+
+
+def decode(field: str) -> bytes:
+    out, i = b"", 0
+    while i < len(field):
+        if field[i] != "\\":
+            out += field[i].encode()
+            i += 1
+        elif run := re.match(r"\\\[(\d+)\*(.)\]", field[i:]):
+            out += run[2].encode() * int(run[1])
+            i += run.end()
+        elif field[i + 1] == "x":
+            out += bytes([int(field[i + 2:i + 4], 16)])
+            i += 4
+        else:
+            out += SIMPLE[field[i + 1]]
+            i += 2
+    return out
+
+
+def rows(table: str):
+    for line in (DATA / table).read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, *fields = line.split("\t")
+            yield name, [decode(f) for f in fields]
+
+
+def seeds_key():
+    for name, fields in rows("keys.txt"):
+        yield name, fields[0]
+    for name, fields in rows("key_joins.txt"):
+        yield name, b"\0".join(fields[2:])
+
+
+def seeds_fingerprint():
+    for name, fields in rows("fingerprints.txt"):
+        *parts, body = fields[3:]
+        if max(map(len, fields[3:])) <= 255 and len(parts) <= 8:
+            n = len(parts)
+            yield name, bytes([n, max(n - 1, 0), 1] + [len(p) for p in parts]) + b"".join(parts) + body
+
+
+def seeds_reply_codec():
+    for name, fields in rows("reply_blobs.txt"):
+        yield name, fields[0]
+        pairs = fields[2:]
+        if pairs:
+            yield name + "-pairs", b"".join(bytes([len(n), len(v)]) + n + v
+                                            for n, v in zip(pairs[::2], pairs[1::2]))
+
+
+TARGETS = {name[len("seeds_"):]: fn for name, fn in globals().items() if name.startswith("seeds_")}
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for target in sys.argv[2:] or TARGETS:
+        folder = out / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in TARGETS[target]():
+            if len(data) <= 65536:
+                (folder / name).write_bytes(data)
+
+
+main()
