@@ -120,15 +120,6 @@ static semel_code no_memory(struct store_op *op)
         return err_set(&op->err, SEMEL_ERR_NO_MEMORY, "the memory store is out of memory");
 }
 
-/* What could not be copied in: more bytes than a row may have, or no memory. */
-static semel_code not_kept(struct store_op *op, int rc)
-{
-        if (rc == BUF_FULL)
-                return err_set(&op->err, SEMEL_ERR_TOO_LARGE,
-                               "the reply or a text is longer than a store keeps");
-        return no_memory(op);
-}
-
 static int copy_record(struct store_record *rec, const struct row *r, struct command_now now,
                        bool with_reply)
 {
@@ -176,11 +167,10 @@ static void do_claim(struct memory *m, struct store_op *op)
         struct command_answer answer = command_claim(&decided, r != NULL, &op->in.claim.claim, now);
 
         if (answer.outcome == COMMAND_RUN && answer.changed) {
-                int rc = store_record_set_label(&at->kept, &op->in.claim.label);
-                if (rc != BUF_OK) {
+                if (store_record_set_label(&at->kept, &op->in.claim.label) != BUF_OK) {
                         if (fresh)
                                 row_free(fresh);
-                        (void)not_kept(op, rc);
+                        (void)no_memory(op);
                         return;
                 }
                 forget_reply(at);
@@ -202,12 +192,10 @@ static void do_write(struct memory *m, struct store_op *op)
         struct command_write_answer answer =
                 command_write(&decided, r != NULL, &op->in.write.write, now_of(m));
         if (r && answer.changed) {
-                int rc = op->in.write.write.kind == COMMAND_COMPLETE
-                                 ? store_record_set_reply(&r->kept, &op->in.write.reply)
-                                 : BUF_OK;
-                if (rc != BUF_OK) {
+                if (op->in.write.write.kind == COMMAND_COMPLETE &&
+                    store_record_set_reply(&r->kept, &op->in.write.reply) != BUF_OK) {
                         forget_reply(r);
-                        (void)not_kept(op, rc);
+                        (void)no_memory(op);
                         return;
                 }
                 r->row = decided;
@@ -281,12 +269,10 @@ static void do_resolve(struct memory *m, struct store_op *op)
         if (!r || op->out.resolve.outcome != COMMAND_RESOLVED)
                 return;
         forget_reply(r);
-        int rc = resolve->kind == COMMAND_RESOLVE_EXECUTED
-                         ? store_record_set_reply(&r->kept, &op->in.resolve.reply)
-                         : BUF_OK;
-        if (rc != BUF_OK) {
+        if (resolve->kind == COMMAND_RESOLVE_EXECUTED &&
+            store_record_set_reply(&r->kept, &op->in.resolve.reply) != BUF_OK) {
                 forget_reply(r);
-                (void)not_kept(op, rc);
+                (void)no_memory(op);
                 return;
         }
         r->row = decided;
