@@ -232,8 +232,12 @@ const char *command_outcome_name(enum command_outcome outcome);
 const char *command_write_kind_name(enum command_write_kind kind);
 const char *command_effect_name(enum command_effect effect);
 
-/* Print both tables as the text of docs/states.md, through `out` (which gets NUL-terminated
- * pieces); `arg` is passed on. */
+/* Print the tables (claims, writes, operator verbs, purge pass) as Markdown, through `out` (which
+ * gets NUL-terminated pieces); `arg` is passed on. */
 void command_print_tables(void (*out)(void *arg, const char *text), void *arg);
+
+/* Print the transitions as a Mermaid state diagram: an edge for every change that some event makes
+ * under some policy. */
+void command_print_diagram(void (*out)(void *arg, const char *text), void *arg);
 
 #endif

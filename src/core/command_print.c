@@ -2,6 +2,7 @@
  *
  * command_print: names, and the tables of command.c as text.  What is printed is asked
  * from the tables through the same functions that decide, so it cannot differ from them.
+ * (The diagram: command_diagram.c.)
  */
 #include "core/command.h"
 
@@ -88,6 +89,7 @@ struct example {
 static const struct example examples[] = {
         {"no row", false, COMMAND_FREE, false, false},
         {"FREE", true, COMMAND_FREE, false, false},
+        {"FREE past retention", true, COMMAND_FREE, false, true},
         {"COMPLETED past retention", true, COMMAND_COMPLETED, false, true},
         {"IN_FLIGHT, lease alive", true, COMMAND_IN_FLIGHT, false, false},
         {"IN_FLIGHT, lease over", true, COMMAND_IN_FLIGHT, true, false},
@@ -161,9 +163,86 @@ static void print_write_table(void (*out)(void *, const char *), void *arg)
         print_write_row(COMMAND_MARK_UNKNOWN, retry, false, ", retry or idempotent", out, arg);
 }
 
+/* The rows that an operator or the purge pass may find: those of the first table that exist. */
+static struct command_row row_of(const struct example *ex, bool retry)
+{
+        return (struct command_row){.state = ex->state,
+                                    .token = 1,
+                                    .policy = {.retry = retry},
+                                    .lease_len_us = 500,
+                                    .lease_until_us = ex->lease_over ? 900 : 1100,
+                                    .claimed_us = 600,
+                                    .request_until_us = 1000,
+                                    .retention_us = 500,
+                                    .expire_us = ex->expired ? 900 : 1100};
+}
+
+static const struct command_now print_now = {.lease_us = 1000, .wall_us = 1000};
+
+static const char *resolve_text(const struct example *ex, enum command_resolve_kind kind)
+{
+        struct command_row row = row_of(ex, false);
+        const struct command_resolve resolve = {.kind = kind};
+        int64_t wait_us;
+        switch (command_resolve(&row, true, &resolve, print_now, &wait_us)) {
+        case COMMAND_RESOLVED:
+                return row.state == COMMAND_FREE ? "-> FREE" : "-> COMPLETED";
+        case COMMAND_RESOLVE_CHANGED:
+                return "changed";
+        case COMMAND_RESOLVE_LEASED:
+                return "refused: leased";
+        case COMMAND_RESOLVE_TOO_EARLY:
+                return "refused: too early";
+        case COMMAND_RESOLVE_STATE:
+                return "refused";
+        }
+        return "?";
+}
+
+static const char *sweep_text(const struct example *ex, bool retry)
+{
+        struct command_row row = row_of(ex, retry);
+        switch (command_sweep(&row, print_now)) {
+        case COMMAND_KEEP:
+                return "keep";
+        case COMMAND_DELETE:
+                return "delete";
+        case COMMAND_TO_UNKNOWN:
+                return "-> UNKNOWN";
+        }
+        return "?";
+}
+
+static void print_operator_table(void (*out)(void *, const char *), void *arg)
+{
+        out(arg, "| operator, purge pass | resolve: executed | resolve: not executed | forget | "
+                 "purge, hold | purge, retry or idempotent |\n"
+                 "|---|---|---|---|---|---|\n");
+        for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+                const struct example *ex = &examples[i];
+                if (!ex->exists)
+                        continue;
+                const char *const cells[] = {
+                        ex->name,
+                        resolve_text(ex, COMMAND_RESOLVE_EXECUTED),
+                        resolve_text(ex, COMMAND_RESOLVE_NOT_EXECUTED),
+                        resolve_text(ex, COMMAND_RESOLVE_FORGET),
+                        sweep_text(ex, false),
+                        sweep_text(ex, true),
+                };
+                for (size_t c = 0; c < sizeof cells / sizeof cells[0]; c++) {
+                        out(arg, c ? " | " : "| ");
+                        out(arg, cells[c]);
+                }
+                out(arg, " |\n");
+        }
+}
+
 void command_print_tables(void (*out)(void *arg, const char *text), void *arg)
 {
         print_claim_table(out, arg);
         out(arg, "\n");
         print_write_table(out, arg);
+        out(arg, "\n");
+        print_operator_table(out, arg);
 }

@@ -18,6 +18,8 @@
  *   - err.code is SEMEL_OK when `out` is an answer.  Else: STORE_DOWN, STORE_FULL,
  *     STORE_READ_ONLY, BUSY, ...: nothing happened.  SEMEL_ERR_UNKNOWN: nobody can know; a
  *     store returns it only after it tried its resolve rule (A7) until the op's deadline.
+ *   - Headers, a body or texts beyond the limits of core/limits.h: TOO_LARGE, nothing happened and
+ *     the others of the batch do not notice.
  *   - An op is answered, one way or the other, at most a second after its deadline.
  *   - An answer that a row was written is given only after the commit was acknowledged.
  *   - A claim that ended with SEMEL_ERR_UNKNOWN is put on the store's bounded list: when the

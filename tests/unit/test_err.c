@@ -93,7 +93,7 @@ static void a_long_text_is_cut_and_ends(void **state)
 static void copies(void **state)
 {
         (void)state;
-        semel_error a, b;
+        semel_error a = {0}, b;
         err_clear(&b);
         (void)err_set(&a, SEMEL_ERR_LOST, "gone");
         assert_int_equal(err_copy(&b, &a), SEMEL_ERR_LOST);

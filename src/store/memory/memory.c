@@ -120,6 +120,15 @@ static semel_code no_memory(struct store_op *op)
         return err_set(&op->err, SEMEL_ERR_NO_MEMORY, "the memory store is out of memory");
 }
 
+/* What could not be copied in: more bytes than a row may have, or no memory. */
+static semel_code not_kept(struct store_op *op, int rc)
+{
+        if (rc == BUF_FULL)
+                return err_set(&op->err, SEMEL_ERR_TOO_LARGE,
+                               "the reply or a text is longer than a store keeps");
+        return no_memory(op);
+}
+
 static int copy_record(struct store_record *rec, const struct row *r, struct command_now now,
                        bool with_reply)
 {
@@ -167,10 +176,11 @@ static void do_claim(struct memory *m, struct store_op *op)
         struct command_answer answer = command_claim(&decided, r != NULL, &op->in.claim.claim, now);
 
         if (answer.outcome == COMMAND_RUN && answer.changed) {
-                if (store_record_set_label(&at->kept, &op->in.claim.label) != BUF_OK) {
+                int rc = store_record_set_label(&at->kept, &op->in.claim.label);
+                if (rc != BUF_OK) {
                         if (fresh)
                                 row_free(fresh);
-                        (void)no_memory(op);
+                        (void)not_kept(op, rc);
                         return;
                 }
                 forget_reply(at);
@@ -192,10 +202,12 @@ static void do_write(struct memory *m, struct store_op *op)
         struct command_write_answer answer =
                 command_write(&decided, r != NULL, &op->in.write.write, now_of(m));
         if (r && answer.changed) {
-                if (op->in.write.write.kind == COMMAND_COMPLETE &&
-                    store_record_set_reply(&r->kept, &op->in.write.reply) != BUF_OK) {
+                int rc = op->in.write.write.kind == COMMAND_COMPLETE
+                                 ? store_record_set_reply(&r->kept, &op->in.write.reply)
+                                 : BUF_OK;
+                if (rc != BUF_OK) {
                         forget_reply(r);
-                        (void)no_memory(op);
+                        (void)not_kept(op, rc);
                         return;
                 }
                 r->row = decided;
@@ -269,10 +281,12 @@ static void do_resolve(struct memory *m, struct store_op *op)
         if (!r || op->out.resolve.outcome != COMMAND_RESOLVED)
                 return;
         forget_reply(r);
-        if (resolve->kind == COMMAND_RESOLVE_EXECUTED &&
-            store_record_set_reply(&r->kept, &op->in.resolve.reply) != BUF_OK) {
+        int rc = resolve->kind == COMMAND_RESOLVE_EXECUTED
+                         ? store_record_set_reply(&r->kept, &op->in.resolve.reply)
+                         : BUF_OK;
+        if (rc != BUF_OK) {
                 forget_reply(r);
-                (void)no_memory(op);
+                (void)not_kept(op, rc);
                 return;
         }
         r->row = decided;
