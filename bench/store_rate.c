@@ -175,8 +175,8 @@ int main(int argc, char **argv)
         }
         what = argv[1];
         url = argv[2];
-        callers = atoi(argv[3]); /* a bench: trusted input */
-        seconds = atof(argv[4]);
+        callers = (int)strtol(argv[3], NULL, 10); /* a bench: trusted input */
+        seconds = strtod(argv[4], NULL);
         if (callers < 1 || callers > CALLERS_MAX)
                 return 64;
         memset(body, 'b', sizeof body);

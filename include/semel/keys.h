@@ -32,6 +32,7 @@ typedef enum semel_key_state {
 /* One row, as it was read.  Opaque; its strings live as long as it does. */
 typedef struct semel_key_row semel_key_row;
 
+/* What a row holds: who it is, whose turn it is, and until when. */
 SEMEL_API const unsigned char *semel_key_row_id(const semel_key_row *row);      /* 32 bytes */
 SEMEL_API const unsigned char *semel_key_row_attempt(const semel_key_row *row); /* 16 bytes */
 SEMEL_API semel_key_state semel_key_row_state(const semel_key_row *row);

@@ -39,8 +39,8 @@ static void problem_line(void **state)
         struct buf b;
         buf_init(&b, 4096);
         assert_int_equal(buf_append_str(&b, "kept"), BUF_OK);
-        assert_int_equal(problem_format(kind, row->field[DETAIL], atoi(row_str(row, ORIGINAL)),
-                                        &b), BUF_OK);
+        int original = (int)strtol(row_str(row, ORIGINAL), NULL, 10);
+        assert_int_equal(problem_format(kind, row->field[DETAIL], original, &b), BUF_OK);
         assert_memory_equal(b.p, "kept", 4);
         const char *got = buf_cstr(&b);
         assert_non_null(got);
