@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "api/claim.h"
 #include "api/command_object.h"
 #include "api/handle.h"
 #include "api/outcome.h"
@@ -188,6 +189,11 @@ semel_code semel_complete(semel_claim *claim, const semel_reply *reply, semel_er
 semel_code semel_release(semel_claim *claim, semel_error *err)
 {
         return claim_end(claim, COMMAND_RELEASE, NULL, err);
+}
+
+semel_code claim_release_not_executed(semel_claim *claim, semel_error *err)
+{
+        return claim_end(claim, COMMAND_RELEASE_NOT_EXECUTED, NULL, err);
 }
 
 semel_code semel_unknown(semel_claim *claim, semel_error *err)

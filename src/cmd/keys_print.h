@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keys_print: rows for people and for programs.
+ */
+#ifndef CMD_KEYS_PRINT_H
+#define CMD_KEYS_PRINT_H
+
+#include <stdio.h>
+
+#include <semel/keys.h>
+
+#include "cmd/holder.h"
+
+void keys_print_header(FILE *out);
+void keys_print_line(FILE *out, const semel_key_row *row);
+void keys_print_json(FILE *out, const semel_key_row *row);
+
+/* Everything, and what to do next. */
+void keys_print_full(FILE *out, const semel_key_row *row);
+
+/* "UNKNOWN", ... */
+const char *keys_state_name(semel_key_state state);
+
+/* Is the row one that nobody but an operator (or a retry) moves on? */
+bool keys_is_stuck(const semel_key_row *row);
+
+#endif

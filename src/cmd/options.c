@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: see options.h.
+ */
+#include "cmd/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/units.h"
+#include "core/limits.h"
+
+static const struct option_def defs[OPTION_COUNT] = {
+        [OPT_HELP] = {"help", .help = "this help, and exit"},
+        [OPT_VERSION] = {"version", .help = "the version, and exit"},
+        [OPT_DB] = {"db", "store", OPTION_TEXT, "URL",
+                    .help = "the store: sqlite:PATH, postgres://USER@HOST/DATABASE, or memory:; "
+                            "environment SEMEL_DB; default: SQLite in the state directory"},
+        [OPT_QUIET] = {"quiet", .help = "no notes on stderr, only errors"},
+        [OPT_VERBOSE] = {"verbose", .help = "say on stderr what is claimed, replayed, recorded"},
+        [OPT_JSON] = {"json", .help = "JSON for programs: one object a line"},
+        [OPT_PRINT] = {"print", .help = "print the statements and change nothing"},
+        [OPT_GRANTS] = {"grants", NULL, OPTION_TEXT, "ROLE",
+                        .help = "print the GRANTs that let ROLE use semel's tables and no more"},
+        [OPT_STUCK] = {"stuck",
+                       .help = "only keys whose outcome nobody knows or whose lease is over"},
+        [OPT_KEY] = {"key", NULL, OPTION_TEXT, "KEY", .help = "only this key"},
+        [OPT_ID] = {"id", NULL, OPTION_TEXT, "HEX",
+                    .help = "name the key by its id (64 hex digits) instead of its text"},
+        [OPT_MODE] = {"mode", NULL, OPTION_CHOICE, "MODE", {"run", "tx", "gateway", "call"},
+                      .help = "the mode that the key is used in: run, tx, gateway or call"},
+        [OPT_SCOPE] = {"scope", NULL, OPTION_TEXT, "SCOPE",
+                       .help = "the key's scope (`semel run` uses \"semel run\")"},
+        [OPT_PRINCIPAL] = {"principal", NULL, OPTION_TEXT, "TEXT",
+                           .help = "whose key it is"},
+        [OPT_BODY] = {"body", .help = "write the kept body to stdout, and nothing else"},
+        [OPT_EXECUTED] = {"executed", .help = "it happened: the key is completed"},
+        [OPT_NOT_EXECUTED] = {"not-executed",
+                              .help = "it did not happen and cannot any more: the key is free"},
+        [OPT_STATUS] = {"status", NULL, OPTION_INT, "N", .max = 999,
+                        .help = "with --executed: the status that retries get (an HTTP status, "
+                                "an exit code)"},
+        [OPT_BODY_FILE] = {"body-file", NULL, OPTION_TEXT, "FILE",
+                           .help = "with --executed: the body that retries get; - is stdin"},
+        [OPT_REASON] = {"reason", NULL, OPTION_TEXT, "TEXT",
+                        .help = "why; kept in the audit table (required)"},
+        [OPT_WHO] = {"who", NULL, OPTION_TEXT, "NAME",
+                     .help = "who decides; kept in the audit table; default: user@host"},
+        [OPT_ATTEMPT] = {"attempt", NULL, OPTION_TEXT, "HEX",
+                         .help = "act only while the key still has this attempt, as `keys show` "
+                                 "printed it; asks nothing"},
+        [OPT_YES] = {"yes", .help = "do not ask"},
+        [OPT_FORCE] = {"force",
+                       .help = "decide although the command ran on another host, where this "
+                               "program cannot see whether it still runs"},
+        [OPT_LEASE] = {"lease", NULL, OPTION_DURATION, "TIME", .fallback = "60s", .min = 1000,
+                       .max = LIMIT_LEASE_US / MS,
+                       .help = "how long the claim is trusted without a sign of life; renewed "
+                               "while the command runs"},
+        [OPT_RETENTION] = {"retention", NULL, OPTION_DURATION, "TIME", .fallback = "24h",
+                           .min = 1000, .max = LIMIT_RETENTION_US / MS,
+                           .help = "how long the result is kept and replayed"},
+        [OPT_WAIT] = {"wait", NULL, OPTION_DURATION, "TIME", .fallback = "0s",
+                      .max = LIMIT_LEASE_US / MS,
+                      .help = "wait so long for a run that is under way, then exit 75"},
+        [OPT_ON_UNKNOWN] = {"on-unknown", NULL, OPTION_CHOICE, "POLICY", {"hold", "retry"},
+                            .fallback = "hold",
+                            .help = "when a run died unseen: hold (an operator decides) or retry "
+                                    "(run it again: at least once)"},
+        [OPT_RELEASE_ON] = {"release-on", NULL, OPTION_TEXT, "CODES",
+                            .help = "exit codes that mean \"nothing happened\", so that the next "
+                                    "call runs again: any-failure, or a list such as 3,75,100-110"},
+        [OPT_OUTPUT_MAX] = {"output-max", NULL, OPTION_SIZE, "SIZE", .fallback = "1MiB",
+                            .max = LIMIT_REPLY_BODY_BYTES / 2,
+                            .help = "most output to keep; above it only the exit code is kept"},
+        [OPT_OPERATION] = {"operation", NULL, OPTION_TEXT, "NAME",
+                           .help = "the name shown for this key; default: \"run \" and the command"},
+        [OPT_STORE_KEY] = {"store-key", NULL, OPTION_CHOICE, "HOW", {"text", "digest"},
+                           .fallback = "text",
+                           .help = "keep the key's text for `keys show`, or only its digest"},
+};
+
+const struct option_def *option_def(enum option_id id)
+{
+        return &defs[id];
+}
+
+static bool takes_value(enum option_id id)
+{
+        return defs[id].kind != OPTION_FLAG;
+}
+
+/* Which option "name" or "name=value" is; OPTION_COUNT when none. */
+static enum option_id find(const char *name, size_t n)
+{
+        for (int i = 0; i < OPTION_COUNT; i++) {
+                const char *names[2] = {defs[i].name, defs[i].alias};
+                for (int j = 0; j < 2; j++)
+                        if (names[j] && strlen(names[j]) == n && memcmp(names[j], name, n) == 0)
+                                return (enum option_id)i;
+        }
+        return OPTION_COUNT;
+}
+
+static bool in_set(struct option_set set, enum option_id id)
+{
+        if (id == OPT_HELP || id == OPT_VERSION)
+                return true;
+        for (size_t i = 0; i < set.count; i++)
+                if (set.ids[i] == id)
+                        return true;
+        return false;
+}
+
+/* Levenshtein's distance; names are short, so one row on the stack does. */
+static size_t distance(const char *a, const char *b)
+{
+        enum { MAX = 32 };
+        size_t row[MAX + 1], na = strlen(a), nb = strlen(b);
+        if (na > MAX || nb > MAX)
+                return MAX;
+        for (size_t j = 0; j <= nb; j++)
+                row[j] = j;
+        for (size_t i = 1; i <= na; i++) {
+                size_t diagonal = row[0];
+                row[0] = i;
+                for (size_t j = 1; j <= nb; j++) {
+                        size_t change = diagonal + (a[i - 1] != b[j - 1]);
+                        diagonal = row[j];
+                        size_t least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+                        row[j] = change < least ? change : least;
+                }
+        }
+        return row[nb];
+}
+
+const char *suggest(const char *word, const char *const *names, size_t n)
+{
+        const char *best = NULL;
+        size_t best_distance = strlen(word) < 3 ? 2 : 3; /* must be less than this */
+        for (size_t i = 0; i < n; i++) {
+                size_t d = distance(word, names[i]);
+                if (d < best_distance || (!best && strlen(word) > 1 &&
+                                          strncmp(word, names[i], strlen(word)) == 0)) {
+                        best = names[i];
+                        best_distance = d;
+                }
+        }
+        return best;
+}
+
+static semel_code unknown_option(struct option_set set, const char *arg, semel_error *err)
+{
+        const char *names[2 * OPTION_COUNT];
+        size_t count = 0, n = strcspn(arg, "=");
+        char word[48] = "";
+        if (n >= sizeof word)
+                n = sizeof word - 1;
+        memcpy(word, arg, n);
+        for (int i = 0; i < OPTION_COUNT; i++) {
+                if (!in_set(set, (enum option_id)i))
+                        continue;
+                names[count++] = defs[i].name;
+                if (defs[i].alias)
+                        names[count++] = defs[i].alias;
+        }
+        const char *near = suggest(word, names, count);
+        if (near)
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "there is no option --%s here; did you mean --%s?", word, near);
+        return err_set(err, SEMEL_ERR_ARGUMENT,
+                       "there is no option --%s here; --help shows them all", word);
+}
+
+static semel_code set_number(const struct option_def *def, const char *text, int64_t number,
+                             const char *unit, struct option_value *v, semel_error *err)
+{
+        if (def->max > 0 && (number < def->min || number > def->max))
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "--%s %.64s is out of range: %lld to %lld%s", def->name, text,
+                               (long long)def->min, (long long)def->max, unit);
+        v->number = number;
+        return SEMEL_OK;
+}
+
+static semel_code set_choice(const struct option_def *def, const char *text,
+                             struct option_value *v, semel_error *err)
+{
+        size_t count = 0;
+        for (; count < 4 && def->choices[count]; count++) {
+                if (strcmp(text, def->choices[count]) == 0) {
+                        v->number = (int64_t)count;
+                        return SEMEL_OK;
+                }
+        }
+        char list[96] = "";
+        for (size_t i = 0, n = 0; i < count && n < sizeof list; i++)
+                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
+                                      i == 0 ? "" : i + 1 == count ? " or " : ", ",
+                                      def->choices[i]);
+        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s must be %s, not \"%.64s\"", def->name, list,
+                       text);
+}
+
+static semel_code set_int(const struct option_def *def, const char *text, struct option_value *v,
+                          semel_error *err)
+{
+        int64_t number = 0;
+        size_t digits = strspn(text, "0123456789");
+        if (digits == 0 || text[digits] || digits > 18)
+                return err_set(err, SEMEL_ERR_ARGUMENT, "--%s needs a number, not \"%.64s\"",
+                               def->name, text);
+        for (size_t i = 0; i < digits; i++)
+                number = number * 10 + (text[i] - '0');
+        return set_number(def, text, number, "", v, err);
+}
+
+/* Give an option its value, from the command line or from its default. */
+static semel_code set_value(enum option_id id, const char *text, struct option_value *v,
+                            semel_error *err)
+{
+        const struct option_def *def = &defs[id];
+        enum units_result result;
+        int64_t number;
+        v->text = text;
+        switch (def->kind) {
+        case OPTION_FLAG:
+        case OPTION_TEXT:
+                return SEMEL_OK;
+        case OPTION_CHOICE:
+                return set_choice(def, text, v, err);
+        case OPTION_INT:
+                return set_int(def, text, v, err);
+        case OPTION_DURATION:
+                result = duration_parse_ms(text, &number);
+                if (result != UNITS_OK)
+                        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s \"%.64s\" %s", def->name,
+                                       text, duration_result_text(result));
+                return set_number(def, text, number, " milliseconds", v, err);
+        case OPTION_SIZE:
+                result = size_parse_bytes(text, &number);
+                if (result != UNITS_OK)
+                        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s \"%.64s\" %s", def->name,
+                                       text, size_result_text(result));
+                return set_number(def, text, number, " bytes", v, err);
+        }
+        return SEMEL_OK;
+}
+
+/* One argument that begins with `--`.  *i moves over its value. */
+static semel_code parse_option(struct option_set set, char **args, size_t n, size_t *i,
+                               struct options *o, semel_error *err)
+{
+        const char *name = args[*i] + 2, *equals = strchr(name, '=');
+        size_t len = equals ? (size_t)(equals - name) : strlen(name);
+        enum option_id id = find(name, len);
+        if (id == OPTION_COUNT || !in_set(set, id))
+                return unknown_option(set, name, err);
+        const char *value = equals ? equals + 1 : NULL;
+        if (!takes_value(id)) {
+                if (value)
+                        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s takes no value",
+                                       defs[id].name);
+                o->value[id].given = true;
+                return SEMEL_OK;
+        }
+        if (!value) {
+                /* `--db --json` is a forgotten value; who means it writes --db=--json. */
+                if (*i + 1 >= n || strncmp(args[*i + 1], "--", 2) == 0)
+                        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s needs a value: --%s %s",
+                                       defs[id].name, defs[id].name, defs[id].value);
+                value = args[++*i];
+        }
+        o->value[id].given = true;
+        return set_value(id, value, &o->value[id], err);
+}
+
+semel_code options_parse(struct option_set set, char **args, size_t n, struct options *ret,
+                         semel_error *err)
+{
+        struct options o = {0};
+        semel_code code = SEMEL_OK;
+        for (size_t i = 0; i < set.count && code == SEMEL_OK; i++) {
+                enum option_id id = set.ids[i];
+                if (defs[id].fallback)
+                        code = set_value(id, defs[id].fallback, &o.value[id], err);
+        }
+        for (size_t i = 0; i < n && code == SEMEL_OK; i++) {
+                if (strcmp(args[i], "--") == 0) {
+                        o.rest = args + i + 1;
+                        o.rest_count = n - i - 1;
+                        break;
+                }
+                if (strcmp(args[i], "-h") == 0) {
+                        o.value[OPT_HELP].given = true;
+                } else if (strncmp(args[i], "--", 2) == 0) {
+                        code = parse_option(set, args, n, &i, &o, err);
+                } else if (args[i][0] == '-' && args[i][1]) {
+                        code = err_set(err, SEMEL_ERR_ARGUMENT,
+                                       "there are no short options: \"%.32s\"; --help shows them "
+                                       "all", args[i]);
+                } else if (o.positional_count == OPTIONS_POSITIONAL_MAX) {
+                        code = err_set(err, SEMEL_ERR_ARGUMENT, "too many arguments at \"%.64s\"",
+                                       args[i]);
+                } else {
+                        o.positional[o.positional_count++] = args[i];
+                }
+        }
+        if (code == SEMEL_OK)
+                *ret = o;
+        return code;
+}
+
+size_t options_first_word(char **args, size_t n, size_t from)
+{
+        for (size_t i = from; i < n; i++) {
+                if (strcmp(args[i], "--") == 0)
+                        return n;
+                if (args[i][0] != '-')
+                        return i;
+                if (strncmp(args[i], "--", 2) != 0 || strchr(args[i], '='))
+                        continue;
+                enum option_id id = find(args[i] + 2, strlen(args[i] + 2));
+                if (id != OPTION_COUNT && takes_value(id))
+                        i++;
+        }
+        return n;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: every option of the program `semel` in one table, and the one parser for it.
+ *
+ * The table is also what `semel help` prints, and defaults are parsed from the text that
+ * it shows, so that the help cannot lie.
+ *
+ *     --name VALUE, --name=VALUE; before or after positional arguments, up to `--`.
+ *     The last one wins.
+ */
+#ifndef CMD_OPTIONS_H
+#define CMD_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <semel/error.h>
+
+enum option_id {
+        OPT_HELP,
+        OPT_VERSION,
+        OPT_DB,
+        OPT_QUIET,
+        OPT_VERBOSE,
+        OPT_JSON,
+        /* migrate */
+        OPT_PRINT,
+        OPT_GRANTS,
+        /* keys */
+        OPT_STUCK,
+        OPT_KEY,
+        OPT_ID,
+        OPT_MODE,
+        OPT_SCOPE,
+        OPT_PRINCIPAL,
+        OPT_BODY,
+        OPT_EXECUTED,
+        OPT_NOT_EXECUTED,
+        OPT_STATUS,
+        OPT_BODY_FILE,
+        OPT_REASON,
+        OPT_WHO,
+        OPT_ATTEMPT,
+        OPT_YES,
+        OPT_FORCE,
+        /* run */
+        OPT_LEASE,
+        OPT_RETENTION,
+        OPT_WAIT,
+        OPT_ON_UNKNOWN,
+        OPT_RELEASE_ON,
+        OPT_OUTPUT_MAX,
+        OPT_OPERATION,
+        OPT_STORE_KEY,
+        OPTION_COUNT
+};
+
+enum option_kind {
+        OPTION_FLAG,
+        OPTION_TEXT,
+        OPTION_DURATION, /* number: milliseconds */
+        OPTION_SIZE,     /* number: bytes */
+        OPTION_INT,
+        OPTION_CHOICE,   /* number: index into choices */
+};
+
+struct option_def {
+        const char *name;    /* without the dashes */
+        const char *alias;   /* another name for the same, or NULL */
+        enum option_kind kind;
+        const char *value;   /* what stands for the value in the help */
+        const char *choices[4];
+        const char *fallback; /* default, as it is written; NULL: none */
+        int64_t min, max;    /* of a number; max 0: no bounds */
+        const char *help;
+};
+
+const struct option_def *option_def(enum option_id id);
+
+struct option_value {
+        bool given;       /* on the command line, not by default */
+        const char *text; /* as written; NULL without a default */
+        int64_t number;
+};
+
+/* More positional arguments than any subcommand takes. */
+enum { OPTIONS_POSITIONAL_MAX = 4 };
+
+struct options {
+        struct option_value value[OPTION_COUNT];
+        const char *positional[OPTIONS_POSITIONAL_MAX];
+        size_t positional_count;
+        char **rest; /* what stands behind `--`, NULL-terminated; NULL without `--` */
+        size_t rest_count;
+};
+
+/* Which options a subcommand has. */
+struct option_set {
+        const enum option_id *ids;
+        size_t count;
+};
+
+/* Parse args[0..n), NULL-terminated; --help and --version are always allowed.
+ * Errors: SEMEL_ERR_ARGUMENT, and the text says what to write instead. */
+semel_code options_parse(struct option_set set, char **args, size_t n, struct options *ret,
+                         semel_error *err);
+
+/* The index of the first argument at or behind `from` that is neither an option nor an
+ * option's value; n when there is none.  This is how a subcommand is found behind options. */
+size_t options_first_word(char **args, size_t n, size_t from);
+
+/* The nearest name in a list by edit distance, or NULL when nothing is near. */
+const char *suggest(const char *word, const char *const *names, size_t n);
+
+static inline bool option_flag(const struct options *o, enum option_id id)
+{
+        return o->value[id].given;
+}
+
+static inline const char *option_text(const struct options *o, enum option_id id)
+{
+        return o->value[id].text;
+}
+
+static inline int64_t option_number(const struct options *o, enum option_id id)
+{
+        return o->value[id].number;
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * subcommand: what `semel` can do, as data: name, one line, options, text, run.
+ */
+#ifndef CMD_SUBCOMMAND_H
+#define CMD_SUBCOMMAND_H
+
+#include <stdio.h>
+
+#include "cmd/options.h"
+
+struct subcommand {
+        const char *name;
+        const char *usage;   /* behind "semel NAME" */
+        const char *summary; /* one line */
+        const char *text;    /* what it promises, for people who read it once */
+        const char *examples;
+        const char *exits;   /* exit codes beyond the common ones, or NULL */
+        struct option_set options;
+        int (*run)(const struct options *o); /* the process's exit code */
+        const struct subcommand *subs; /* a group: ends with a NULL name */
+};
+
+extern const struct subcommand subcommand_migrate;
+extern const struct subcommand subcommand_keys;
+extern const struct subcommand subcommand_run;
+
+#define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
+
+/* help.c: the program's help, and a subcommand's. */
+void help_program(FILE *out, const struct subcommand *const *commands);
+void help_subcommand(FILE *out, const char *group, const struct subcommand *sub);
+
+#endif

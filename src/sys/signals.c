@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * signals: see signals.h.
+ */
+#include "sys/signals.h"
+
+#include <errno.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+
+int signals_open(struct signals *s)
+{
+        sigset_t set, before;
+        sigemptyset(&set);
+        for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+                sigaddset(&set, taken[i]);
+        /* Whoever started us may ignore SIGCHLD; then a child's exit code would be lost. */
+        struct sigaction fresh = {.sa_handler = SIG_DFL};
+        if (sigaction(SIGCHLD, &fresh, NULL) != 0 || sigprocmask(SIG_BLOCK, &set, &before) != 0)
+                return -1;
+        int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (fd < 0) {
+                int saved = errno;
+                (void)sigprocmask(SIG_SETMASK, &before, NULL);
+                errno = saved;
+                return -1;
+        }
+        *s = (struct signals){.fd = fd, .before = before};
+        return 0;
+}
+
+int signals_next(struct signals *s, bool *ret_by_terminal)
+{
+        struct signalfd_siginfo info;
+        ssize_t n;
+        do
+                n = read(s->fd, &info, sizeof info);
+        while (n < 0 && errno == EINTR);
+        if (n != (ssize_t)sizeof info)
+                return 0;
+        *ret_by_terminal = info.ssi_code == SI_KERNEL;
+        return (int)info.ssi_signo;
+}
+
+bool signals_ends(int signal)
+{
+        return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+void signals_close(struct signals *s)
+{
+        if (s->fd < 0)
+                return;
+        (void)close(s->fd);
+        s->fd = -1;
+        (void)sigprocmask(SIG_SETMASK, &s->before, NULL);
+}
