@@ -254,6 +254,23 @@ static void row_end_lease(struct command_row *row, struct command_now now)
         row->maybe_executed = true;
 }
 
+/* Nobody may send a request for this row any more, and none is travelling: from now on an operator
+ * may look and say "not executed", so a holder that comes back must not get its lease again (A5b). */
+static bool request_over(const struct command_row *row, struct command_now now)
+{
+        return command_lease_over(row, now) && row->request_until_us <= now.lease_us;
+}
+
+/* The request may now be sent as much later as the lease ends later (A5b). */
+static void row_extend(struct command_row *row, int64_t lease_us, struct command_now now)
+{
+        int64_t until_us = now.lease_us + lease_us;
+        if (until_us > row->lease_until_us)
+                row->request_until_us += until_us - row->lease_until_us;
+        row->lease_len_us = lease_us;
+        row->lease_until_us = until_us;
+}
+
 struct command_write_answer command_write(struct command_row *row, bool exists,
                                           const struct command_write *write,
                                           struct command_now now)
@@ -282,8 +299,9 @@ struct command_write_answer command_write(struct command_row *row, bool exists,
                 row_end_lease(row, now);
                 break;
         case EFFECT_EXTEND:
-                row->lease_len_us = write->lease_us;
-                row->lease_until_us = now.lease_us + write->lease_us;
+                if (request_over(row, now))
+                        return lost;
+                row_extend(row, write->lease_us, now);
                 done.lease_left_us = write->lease_us;
                 break;
         case EFFECT_UNKNOWN:
@@ -328,6 +346,8 @@ enum command_resolve_outcome command_resolve(struct command_row *row, bool exist
                                              const struct command_resolve *resolve,
                                              struct command_now now, int64_t *ret_wait_us)
 {
+        if (exists && command_attempt_eq(&row->attempt, &resolve->new_attempt))
+                return COMMAND_RESOLVED; /* issued again: it was done (A7) */
         if (!exists || !command_attempt_eq(&row->attempt, &resolve->attempt))
                 return COMMAND_RESOLVE_CHANGED;
         enum command_resolve_outcome may = may_resolve(row, resolve->kind, now, ret_wait_us);

@@ -153,7 +153,8 @@ enum command_effect {
         EFFECT_COMPLETE,    /* -> COMPLETED, reply kept, expire_at set */
         EFFECT_FREE,        /* -> FREE, expire_at set */
         EFFECT_END_LEASE,   /* stays IN_FLIGHT, lease over now, maybe_executed set (A5a) */
-        EFFECT_EXTEND,      /* lease_until = now + length */
+        EFFECT_EXTEND,      /* lease_until = now + length, request_until as much later; LOST when
+                             * both are over (A5b) */
         EFFECT_UNKNOWN,     /* -> UNKNOWN */
 };
 
@@ -191,7 +192,7 @@ struct command_resolve {
 };
 
 enum command_resolve_outcome {
-        COMMAND_RESOLVED,
+        COMMAND_RESOLVED,        /* a row that carries new_attempt already: done before, unchanged */
         COMMAND_RESOLVE_CHANGED,   /* the row is not the one that was shown */
         COMMAND_RESOLVE_LEASED,    /* a holder's lease is alive; *ret_wait_us says how long */
         COMMAND_RESOLVE_TOO_EARLY, /* a request may still be travelling; *ret_wait_us says how long */

@@ -102,7 +102,6 @@ static void window_end(struct ghost *g)
 {
         g->window++;
         g->effects = 0;
-        g->resolved_free = false;
 }
 
 /* -- claims ----------------------------------------------------------------------------- */
@@ -335,6 +334,8 @@ static void extended(struct world *w, struct ghost *g, const struct store_op *op
 {
         TRANSITION(g->row.state == COMMAND_IN_FLIGHT, "key %u: extended a %s row", key,
                    command_state_name(g->row.state));
+        TRANSITION(!ghost_lease_over(w, g) || g->request_until_us > w->boot_us,
+                   "key %u: extended when an operator may have looked already", key);
         cover(w, ghost_lease_over(w, g) ? C_EXTENDED_OVER : C_EXTENDED);
         int64_t len_us = op->in.write.write.lease_us;
         g->lease_len_us = len_us;
@@ -345,8 +346,9 @@ static void extended(struct world *w, struct ghost *g, const struct store_op *op
 }
 
 /* The second table, as "LOST only when somebody else holds it or it has moved on". */
-static bool may_lose(enum command_write_kind kind, enum command_state state)
+static bool may_lose(const struct world *w, const struct ghost *g, enum command_write_kind kind)
 {
+        enum command_state state = g->row.state;
         switch (kind) {
         case COMMAND_COMPLETE:
                 return state == COMMAND_FREE;
@@ -355,7 +357,8 @@ static bool may_lose(enum command_write_kind kind, enum command_state state)
         case COMMAND_RELEASE_NOT_EXECUTED:
                 return state == COMMAND_COMPLETED;
         case COMMAND_EXTEND:
-                return state != COMMAND_IN_FLIGHT;
+                return state != COMMAND_IN_FLIGHT ||
+                       (ghost_lease_over(w, g) && g->request_until_us <= w->boot_us);
         case COMMAND_MARK_UNKNOWN:
                 return false;
         }
@@ -381,7 +384,7 @@ static void write_landed(struct world *w, struct ghost *g, const struct store_op
                 cover(w, op->out.write.outcome == COMMAND_LOST ? C_LATE_WRITE_LOST
                                                                : C_LATE_WRITE);
         if (op->out.write.outcome == COMMAND_LOST) {
-                TRANSITION(same && (!match || may_lose(wr->kind, g->row.state)),
+                TRANSITION(same && (!match || may_lose(w, g, wr->kind)),
                            "key %u: the holder's %s is LOST", key,
                            command_write_kind_name(wr->kind));
                 if (!match && g->resolved && !late)
@@ -608,7 +611,8 @@ void check_effect(struct world *w, uint32_t n)
 void check_seen(struct world *w, const struct request *r)
 {
         struct ghost *g = &w->ghosts[r->key];
-        bool holder = g->row.state == COMMAND_IN_FLIGHT && attempt_no(&g->row.attempt) == r->attempt;
+        bool holder = g->row.state == COMMAND_IN_FLIGHT && g->row.token == r->token &&
+                      attempt_no(&g->row.attempt) == r->attempt;
         MUST(w, !holder || r->token >= g->seen_token || w->cfg.same_tokens,
              "key %u: an upstream that fences would refuse the rightful holder: token %lld after %lld",
              r->key, (long long)r->token, (long long)g->seen_token);

@@ -200,7 +200,7 @@ static void step(struct world *w)
                 sweep_pass(w);
         } else if (dice < 990) {
                 w->flipped = !w->flipped;
-        } else if (dice < 997) {
+        } else if (dice < 997 || w->cfg.same_tokens) {
                 wall_steps(w);
         } else if (w->cfg.reboot) {
                 reboot(w);
@@ -311,7 +311,7 @@ static void configure(struct world *w)
         c->budgetless = (c->promise == RETRY || c->promise == IDEMPOTENT ||
                          c->promise == IDEM_FLIP) && rng_chance(r, 40);
         c->wall_steps = rng_chance(r, 20);
-        c->same_tokens = rng_chance(r, 8);
+        c->same_tokens = rng_chance(r, 10);
         c->reboot = rng_chance(r, 8);
         c->fence = !c->same_tokens && rng_chance(r, 30);
         c->one_request = rng_chance(r, 30);

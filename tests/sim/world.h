@@ -127,7 +127,7 @@ struct ghost {
         int64_t retention_us, expire_us;
         bool maybe;               /* a holder was taken over, or ended without knowing */
         bool resolved;            /* an operator made the row what it is */
-        bool resolved_free;       /* "not executed" was said in this window */
+        bool resolved_free;       /* "not executed" was said, ever */
         uint32_t window;          /* the promised one: counts up with each expiry and forget */
         uint32_t effects;         /* in this window */
         int64_t seen_token;       /* highest that the upstream saw */
@@ -204,7 +204,7 @@ struct world {
         X(REPLAY_EDGE, "replay at the last moment of the retention")                              \
         X(RESOLVED_EXECUTED, "resolved: executed")                                                \
         X(RESOLVED_NOT, "resolved: not executed")                                                 \
-        X(RESOLVED_NOT_RUN, "resolved: not executed, and it ran again")                           \
+        X(RESOLVED_NOT_RUN, "freed by an operator, and it ran again")                           \
         X(FORGOTTEN, "a COMPLETED row forgotten")                                                 \
         X(RESOLVE_CHANGED, "resolve of a row that had changed since it was shown")                \
         X(RESOLVE_LEASED, "resolve while the lease is alive")                                     \

@@ -278,10 +278,65 @@ static void a5b_resolve_is_guarded(void **state)
         assert_int_equal(row.token, 8);
         assert_int_equal(row.attempt.b[0], 77);
 
+        res.new_attempt.b[0] = 78;
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
                          COMMAND_RESOLVE_CHANGED); /* shown before it changed */
         res.attempt = row.attempt;
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVE_STATE);
+}
+
+/* Found by the simulator: an operator waits for request_until, and the holder extends meanwhile. */
+static void a5b_extend_moves_the_longest_life_of_the_request(void **state)
+{
+        (void)state;
+        struct command_row row = row_in(COMMAND_IN_FLIGHT, HOLD);
+        row.lease_until_us = NOW.lease_us + 10;
+        row.request_until_us = NOW.lease_us + 300;
+        struct command_write w = {
+                .kind = COMMAND_EXTEND, .token = 7, .attempt = row.attempt, .lease_us = 1000};
+        assert_int_equal(command_write(&row, true, &w, NOW).outcome, COMMAND_DONE);
+        assert_int_equal(row.lease_until_us, NOW.lease_us + 1000);
+        assert_int_equal(row.request_until_us, NOW.lease_us + 300 + 990);
+
+        w.lease_us = 400; /* a shorter lease takes nothing back */
+        assert_int_equal(command_write(&row, true, &w, NOW).outcome, COMMAND_DONE);
+        assert_int_equal(row.lease_until_us, NOW.lease_us + 400);
+        assert_int_equal(row.request_until_us, NOW.lease_us + 300 + 990);
+}
+
+/* Found by the simulator: an operator looks, the holder wakes, extends and runs, and the
+ * operator's "not executed" is still guarded by the same attempt. */
+static void a5b_nobody_extends_when_an_operator_may_have_looked(void **state)
+{
+        (void)state;
+        struct command_row row = row_in(COMMAND_IN_FLIGHT, HOLD);
+        row.lease_until_us = NOW.lease_us;
+        row.request_until_us = NOW.lease_us + 1;
+        struct command_write w = {
+                .kind = COMMAND_EXTEND, .token = 7, .attempt = row.attempt, .lease_us = 1000};
+        struct command_row late = row;
+        assert_int_equal(command_write(&late, true, &w, NOW).outcome, COMMAND_DONE);
+
+        row.request_until_us = NOW.lease_us;
+        const struct command_row before = row;
+        assert_int_equal(command_write(&row, true, &w, NOW).outcome, COMMAND_LOST);
+        assert_memory_equal(&row, &before, sizeof row);
+        w.kind = COMMAND_COMPLETE; /* what it did meanwhile is still its to tell */
+        assert_int_equal(command_write(&row, true, &w, NOW).outcome, COMMAND_DONE);
+}
+
+static void a7_a_resolve_issued_again_knows_its_own_work(void **state)
+{
+        (void)state;
+        int64_t wait_us = 0;
+        struct command_row row = row_in(COMMAND_UNKNOWN, HOLD);
+        struct command_resolve res = {.kind = COMMAND_RESOLVE_EXECUTED, .attempt = row.attempt};
+        res.new_attempt.b[0] = 77;
+        assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVED);
+        const struct command_row done = row;
+        const struct command_now later = {NOW.lease_us + 5, NOW.wall_us + 5, false};
+        assert_int_equal(command_resolve(&row, true, &res, later, &wait_us), COMMAND_RESOLVED);
+        assert_memory_equal(&row, &done, sizeof row);
 }
 
 static void a5_sweep(void **state)
@@ -326,6 +381,9 @@ int main(void)
                 cmocka_unit_test(a5a_a_release_after_a_takeover_does_not_free),
                 cmocka_unit_test(a5a_unknown_under_retry_ends_the_lease),
                 cmocka_unit_test(a5b_resolve_is_guarded),
+                cmocka_unit_test(a5b_extend_moves_the_longest_life_of_the_request),
+                cmocka_unit_test(a5b_nobody_extends_when_an_operator_may_have_looked),
+                cmocka_unit_test(a7_a_resolve_issued_again_knows_its_own_work),
                 cmocka_unit_test(a5_sweep),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
