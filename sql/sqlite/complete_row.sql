@@ -1,0 +1,7 @@
+-- State and reply in one write (H17).
+-- ?1..?12 the row, ?13 rowid, ?14 status (NULL: no reply), ?15 reply flags, ?16 headers, ?17 body.
+UPDATE semel_command SET
+  state = ?1, token = ?2, attempt = ?3, fingerprint = ?4, flags = ?5, boot = ?6,
+  lease_until_us = ?7, lease_len_us = ?8, claimed_us = ?9, request_until_us = ?10,
+  retention_us = ?11, expire_us = ?12, status = ?14, reply_flags = ?15, headers = ?16, body = ?17
+WHERE rowid = ?13

@@ -1,0 +1,2 @@
+-- ?1 rowid.
+SELECT mode, scope, operation, key, holder FROM semel_command WHERE rowid = ?1

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sqlite_schema: see sqlite_schema.h.
+ */
+#include "store/sqlite/sqlite_schema.h"
+
+#include "sql_sqlite.h"
+#include "store/sqlite/sqlite_session.h"
+
+semel_code schema_check_version(const char *name, int64_t version, semel_error *err)
+{
+        if (version > SQLITE_SCHEMA_VERSION)
+                return err_set(err, SEMEL_ERR_SCHEMA,
+                               "%s was made by a newer semel (schema %lld, this one knows %d): "
+                               "upgrade this program",
+                               name, (long long)version, SQLITE_SCHEMA_VERSION);
+        if (version < SQLITE_SCHEMA_VERSION)
+                return err_set(err, SEMEL_ERR_SCHEMA,
+                               "%s has schema %lld and %d is needed: run `semel migrate`", name,
+                               (long long)version, SQLITE_SCHEMA_VERSION);
+        return SEMEL_OK;
+}
+
+/* The first column of the first row; 0 when there is none. */
+static int query_int64(sqlite3 *db, const char *sql, int64_t *ret)
+{
+        sqlite3_stmt *stmt = NULL;
+        int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+        if (rc == SQLITE_OK)
+                rc = sqlite3_step(stmt);
+        int64_t value = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
+        int final = sqlite3_finalize(stmt);
+        if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+                return final != SQLITE_OK ? final : rc;
+        *ret = value;
+        return SQLITE_OK;
+}
+
+static int insert_version(sqlite3 *db, int64_t wall_us)
+{
+        sqlite3_stmt *stmt = NULL;
+        int rc = sqlite3_prepare_v2(db, sql_sqlite_insert_version, -1, &stmt, NULL);
+        if (rc != SQLITE_OK)
+                return rc;
+        (void)sqlite3_bind_int(stmt, 1, SQLITE_SCHEMA_VERSION);
+        (void)sqlite3_bind_int64(stmt, 2, wall_us);
+        rc = sqlite3_step(stmt);
+        int final = sqlite3_finalize(stmt);
+        return rc == SQLITE_DONE ? SQLITE_OK : final;
+}
+
+/* In the transaction: tables, version, first mark. */
+static semel_code create_all(struct sqlite_session *ses, const struct sys_clock *clock,
+                             const struct sqlite_boot_id *boot_id, semel_error *err)
+{
+        int64_t wall_us = clock->wall_us(clock->arg);
+        int rc = sqlite3_exec(ses->db, sql_sqlite_schema, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+                rc = insert_version(ses->db, wall_us);
+        if (rc == SQLITE_OK) {
+                sqlite_mark_init(&ses->mark, boot_id, clock->boot_us(clock->arg), wall_us);
+                ses->mark_changed = true;
+                rc = session_save_mark(ses);
+        }
+        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
+}
+
+/* In the transaction: the tables are there; are they ours, and of this boot? */
+static semel_code check_all(struct sqlite_session *ses, const struct sys_clock *clock,
+                            const struct sqlite_boot_id *boot_id,
+                            bool (*foreign_is_alive)(void *arg), void *arg, semel_error *err)
+{
+        int64_t version = 0;
+        int rc = query_int64(ses->db, sql_sqlite_select_version, &version);
+        if (rc != SQLITE_OK)
+                return sqlite_error(ses->db, rc, ses->name, err);
+        semel_code code = schema_check_version(ses->name, version, err);
+        if (code == SEMEL_OK)
+                code = session_load_mark(ses, err);
+        if (code != SEMEL_OK)
+                return code;
+        if (memcmp(ses->mark.boot_id.b, boot_id->b, sizeof boot_id->b) == 0)
+                return SEMEL_OK;
+        if (foreign_is_alive && foreign_is_alive(arg))
+                return err_set(err, SEMEL_ERR_UNSAFE,
+                               "%s is held open by a machine with another boot id, and their "
+                               "clocks cannot be compared: use one machine, or PostgreSQL",
+                               ses->name);
+        sqlite_mark_reboot(&ses->mark, boot_id, clock->boot_us(clock->arg),
+                           clock->wall_us(clock->arg));
+        ses->mark_changed = true;
+        rc = session_save_mark(ses);
+        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
+}
+
+semel_code schema_ensure(sqlite3 *db, const char *name, const struct sys_clock *clock,
+                         const struct sqlite_boot_id *boot_id,
+                         bool (*foreign_is_alive)(void *arg), void *arg, semel_error *err)
+{
+        if (sqlite3_get_autocommit(db) == 0)
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "a transaction is open on the connection: make the tables of "
+                               "semel before it begins");
+        struct sqlite_session ses;
+        session_init(&ses, db, name);
+        int64_t have = 0;
+        semel_code code = SEMEL_OK;
+        int rc = session_run(&ses, SQL_BEGIN_IMMEDIATE);
+        if (rc == SQLITE_OK)
+                rc = query_int64(db, sql_sqlite_select_tables, &have);
+        if (rc != SQLITE_OK) {
+                code = sqlite_error(db, rc, name, err);
+                goto out;
+        }
+        code = have ? check_all(&ses, clock, boot_id, foreign_is_alive, arg, err)
+                    : create_all(&ses, clock, boot_id, err);
+        if (code != SEMEL_OK)
+                goto out;
+        rc = session_run(&ses, SQL_COMMIT);
+        if (rc != SQLITE_OK)
+                code = sqlite_error(db, rc, name, err);
+out:
+        session_rollback(&ses);
+        session_release(&ses);
+        return code;
+}
