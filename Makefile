@@ -57,7 +57,7 @@ soak: build
 	$(call run,tests/sim/soak)
 
 crash: build
-	$(call run,tests/system/crash)
+	$(call run,tests/crash/run,--all)
 
 mutants: build
 	$(call run,tools/mutants)

@@ -75,10 +75,8 @@ static int write_body(const semel_reply *rep)
                 say_error("no body is kept for this key");
                 return EXIT_CODE_REJECTED;
         }
-        const char *name, *value;
-        size_t name_len, value_len;
-        bool framed = semel_reply_header(rep, 0, &name, &name_len, &value, &value_len) &&
-                      span_eq(span_of(value, value_len), span_str(RUN_OUTPUT_TYPE));
+        size_t written;
+        bool framed = run_output_view(rep, &written);
         struct run_cursor cur = {span_of(body, n)};
         enum run_stream stream;
         struct span piece;

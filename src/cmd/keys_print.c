@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "cmd/json_out.h"
+#include "cmd/run_output.h"
 #include "cmd/say.h"
 #include "core/limits.h"
 #include "sys/clock.h"
@@ -64,6 +65,9 @@ void keys_print_line(FILE *out, const semel_key_row *row)
         text_printable(semel_key_row_key(row), key, sizeof key);
         text_printable(semel_key_row_operation(row), operation, sizeof operation);
         text_printable(semel_key_row_holder(row), holder, sizeof holder);
+        char *boot = strstr(holder, " boot="); /* host and pid are enough for a line */
+        if (boot)
+                *boot = 0;
         hex_format(semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES, attempt);
         relative(semel_key_row_claimed_us(row), claimed, sizeof claimed);
         if (!*key) { /* kept as a digest: the beginning of its id */
@@ -87,7 +91,7 @@ void keys_print_line(FILE *out, const semel_key_row *row)
 static void print_json_reply(struct json_out *js, const semel_reply *rep)
 {
         size_t n;
-        (void)semel_reply_body(rep, &n);
+        (void)run_output_view(rep, &n);
         json_number(js, "status", semel_reply_status(rep));
         json_number(js, "body_bytes", (int64_t)n);
         json_bool(js, "body_kept", !semel_reply_is_tombstone(rep));
@@ -123,7 +127,8 @@ void keys_print_json(FILE *out, const semel_key_row *row)
         json_bool(&js, "maybe_executed", semel_key_row_maybe_executed(row));
         json_time_us(&js, "created", semel_key_row_created_us(row));
         json_time_us(&js, "claimed", semel_key_row_claimed_us(row));
-        json_time_us(&js, "lease_until", semel_key_row_lease_until_us(row));
+        json_time_us(&js, "lease_until",
+                     state == SEMEL_KEY_IN_FLIGHT ? semel_key_row_lease_until_us(row) : 0);
         json_bool(&js, "lease_over", semel_key_row_lease_over(row));
         json_time_us(&js, "expires", ends ? semel_key_row_expire_us(row) : 0);
         if (semel_key_row_reply(row))
@@ -151,7 +156,7 @@ static void print_time(FILE *out, const char *name, int64_t us)
 static void print_reply(FILE *out, const semel_reply *rep)
 {
         size_t n;
-        (void)semel_reply_body(rep, &n);
+        (void)run_output_view(rep, &n);
         if (semel_reply_is_tombstone(rep))
                 fprintf(out, "%-10s status %d; its body was not kept\n", "reply",
                         semel_reply_status(rep));

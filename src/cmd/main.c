@@ -45,7 +45,7 @@ static const struct subcommand *find_sub(const struct subcommand *group, const c
 
 static int unknown_command(const struct subcommand *group, const char *name)
 {
-        const char *names[16];
+        const char *names[16] = {NULL};
         size_t n = 0;
         if (group)
                 for (const struct subcommand *sub = group->subs; sub->name; sub++)

@@ -124,18 +124,9 @@ static semel_code open_lock(struct run *run, const char *url, semel_error *err)
 
 /* -- replay ----------------------------------------------------------------------------------- */
 
-static bool is_run_output(const semel_reply *rep)
-{
-        const char *name, *value;
-        size_t name_len, value_len;
-        return semel_reply_header(rep, 0, &name, &name_len, &value, &value_len) &&
-               span_eq(span_of(name, name_len), span_str("Content-Type")) &&
-               span_eq(span_of(value, value_len), span_str(RUN_OUTPUT_TYPE));
-}
-
 static int replay(const struct run *run, const semel_reply *rep)
 {
-        size_t n;
+        size_t n, written;
         const void *body = semel_reply_body(rep, &n);
         int status = semel_reply_status(rep);
         if (run->verbose)
@@ -143,7 +134,7 @@ static int replay(const struct run *run, const semel_reply *rep)
         if (semel_reply_is_tombstone(rep)) {
                 say_note("\"%s\" ran before, with exit code %d; its output was not kept", run->key,
                          status);
-        } else if (!is_run_output(rep)) {
+        } else if (!run_output_view(rep, &written)) {
                 (void)fd_write_all(STDOUT_FILENO, body, n);
         } else {
                 struct run_cursor cur = {span_of(body, n)};

@@ -69,3 +69,22 @@ int run_output_next(struct run_cursor *cur, enum run_stream *ret_stream, struct 
         cur->rest = span_of(rest.p + FRAME_HEAD + n, rest.n - FRAME_HEAD - n);
         return 1;
 }
+
+bool run_output_view(const semel_reply *rep, size_t *ret_bytes)
+{
+        const char *name, *value;
+        size_t name_len, value_len, n;
+        const void *body = semel_reply_body(rep, &n);
+        bool framed = semel_reply_header(rep, 0, &name, &name_len, &value, &value_len) &&
+                      span_eq(span_of(name, name_len), span_str("Content-Type")) &&
+                      span_eq(span_of(value, value_len), span_str(RUN_OUTPUT_TYPE));
+        struct run_cursor cur = {span_of(body, n)};
+        enum run_stream stream;
+        struct span piece;
+        if (framed)
+                n = 0;
+        while (framed && run_output_next(&cur, &stream, &piece) == 1)
+                n += piece.n;
+        *ret_bytes = n;
+        return framed;
+}

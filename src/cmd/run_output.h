@@ -11,6 +11,8 @@
 #ifndef CMD_RUN_OUTPUT_H
 #define CMD_RUN_OUTPUT_H
 
+#include <semel/reply.h>
+
 #include "base/buf.h"
 
 #define RUN_OUTPUT_TYPE "application/x-semel-run-output"
@@ -32,6 +34,10 @@ void run_output_add(struct run_output *out, enum run_stream stream, struct span 
 struct run_cursor {
         struct span rest;
 };
+
+/* Is this reply's body such output?  *ret_bytes: how many bytes the command (or whoever made
+ * the reply) wrote. */
+bool run_output_view(const semel_reply *rep, size_t *ret_bytes);
 
 /* 1: a piece; 0: the end; -1: the bytes are corrupt. */
 int run_output_next(struct run_cursor *cur, enum run_stream *ret_stream, struct span *ret_bytes);
