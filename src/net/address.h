@@ -8,6 +8,7 @@
 #define NET_ADDRESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <semel/error.h>
