@@ -4,27 +4,6 @@
  */
 #include "core/policy.h"
 
-#include "core/limits.h"
-
-const struct policy policy_default = {
-        .methods = METHOD_POST | METHOD_PATCH,
-        .missing_key = MISSING_PASS,
-        .principal = PRINCIPAL_AUTHORIZATION,
-        .anonymous = ANONYMOUS_ALLOW,
-        .store_down = STORE_DOWN_CLOSED,
-        .fingerprint = FINGERPRINT_RAW,
-        .fingerprint_host = true,
-        .fingerprint_query = true,
-        .store_body = true,
-        .store_key = true,
-        .lease_us = DEFAULT_LEASE_US,
-        .upstream_timeout_us = 30 * SECOND,
-        .retention_us = DEFAULT_RETENTION_US,
-        .wait_max_us = LIMIT_WAIT_US,
-        .request_body_max = INT64_C(10) * 1024 * 1024,
-        .reply_body_max = LIMIT_REPLY_BODY_DEFAULT_BYTES,
-};
-
 unsigned policy_method(struct span method)
 {
         static const struct {
@@ -60,11 +39,11 @@ static bool is_refusal(int status)
 
 static enum policy_class class_of_status(const struct policy *policy, int status)
 {
-        if (policy->idempotent && status == 409)
+        if (policy->dedupes == UPSTREAM_IDEMPOTENT && status == 409)
                 return CLASS_WAIT;
-        if (is_refusal(status) && !policy->refused_none)
+        if (is_refusal(status) && policy->refused == REFUSED_DEFAULT)
                 return CLASS_RELEASED;
-        if (status == 503 && policy->trust_503 && !policy->refused_none)
+        if (status == 503 && policy->trust_503 && policy->refused == REFUSED_DEFAULT)
                 return CLASS_RELEASED;
         if (status < 500 || status == 500 || status == 501)
                 return CLASS_STORED;

@@ -22,7 +22,12 @@ enum {
         /* GET, HEAD, OPTIONS, TRACE, CONNECT and unknown methods are never claimed (H51). */
 };
 
+/* Choices are ints because core/setting.h writes them by their number. */
 enum policy_missing_key { MISSING_PASS, MISSING_REJECT };
+enum policy_on_unknown { ON_UNKNOWN_HOLD, ON_UNKNOWN_RETRY };
+enum policy_dedupes { UPSTREAM_PLAIN, UPSTREAM_IDEMPOTENT };
+enum policy_refused { REFUSED_DEFAULT, REFUSED_NONE };
+enum policy_key_text { KEY_TEXT_KEPT, KEY_TEXT_DIGEST };
 enum policy_anonymous { ANONYMOUS_ALLOW, ANONYMOUS_REJECT };
 enum policy_principal { PRINCIPAL_AUTHORIZATION, PRINCIPAL_HEADER, PRINCIPAL_NONE };
 enum policy_store_down { STORE_DOWN_CLOSED, STORE_DOWN_OPEN };
@@ -32,25 +37,22 @@ enum { POLICY_HEADER_NAME_BYTES = 64 };
 
 struct policy {
         unsigned methods; /* METHOD_* that are claimed */
-        enum policy_missing_key missing_key;
-        enum policy_principal principal;
+        int missing_key;
+        int on_unknown;
+        int dedupes; /* the upstream dedupes on the forwarded key */
+        int refused;
+        bool trust_503; /* this upstream's 503 means "not started" */
+        int store_down;
+        int principal;
         char principal_header[POLICY_HEADER_NAME_BYTES + 1];
-        enum policy_anonymous anonymous;
-        enum policy_store_down store_down;
-        enum policy_fingerprint fingerprint;
+        int anonymous;
+        int fingerprint;
         bool fingerprint_host, fingerprint_query;
-        bool retry;      /* on_unknown = retry */
-        bool idempotent; /* the upstream dedupes on the forwarded key */
-        bool refused_none; /* no status means "refused" */
-        bool trust_503;  /* this upstream's 503 means "not started" */
         bool store_body; /* false: tombstones only */
-        bool store_key;
+        int key_text;
         int64_t lease_us, upstream_timeout_us, retention_us, wait_max_us;
         int64_t request_body_max, reply_body_max;
 };
-
-/* The defaults of docs/gateway.md. */
-extern const struct policy policy_default;
 
 /* One METHOD_* bit of a method's name, or 0: never claimed. */
 unsigned policy_method(struct span method);
