@@ -91,7 +91,7 @@ static int run_target(const struct conformance_target *target)
         for (size_t l = 0; l < LISTS; l++)
                 for (const struct cf_test *t = lists[l]; t->name; t++, n++) {
                         runs[n] = (struct run){.target = target, .test = t};
-                        (void)snprintf(names[n], sizeof names[n], "%s/%s", target->name, t->name);
+                        (void)snprintf(names[n], sizeof names[n], "%s_%s", target->name, t->name);
                         tests[n] = (struct CMUnitTest){.name = names[n],
                                                        .test_func = run_one,
                                                        .setup_func = setup,

@@ -12,7 +12,7 @@
  *     int main(int argc, char **argv) {
  *             const struct conformance_target t = {.name = "mine", .arg = &my, .open = my_open,
  *                     .reset = my_reset, .advance = my_advance, .slack_us = 10 * SECOND};
- *             return conformance_main(&t, 1, argc, argv);  // argv[1]: a test's name, * allowed
+ *             return conformance_main(&t, 1, argc, argv);  // argv[1]: "mine_a1_*", say
  *     }
  *     meson: link_with conformance_lib and the store, dependencies: cmocka_dep
  *

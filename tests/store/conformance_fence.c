@@ -86,6 +86,19 @@ static void a1_h9_h10_h11_the_late_holder_changes_nothing(struct cf *c)
         assert_int_equal(put(c, c->b, COMMAND_COMPLETE, &fourth), COMMAND_DONE);
 }
 
+/* Both must match: the attempt alone is not enough (another store wrote this row, or a bug did). */
+static void a1_the_right_attempt_with_another_token_changes_nothing(struct cf *c)
+{
+        struct hold h = take(c, c->a, cf_id(1), cf_hold);
+        for (int64_t by = -1; by <= 1; by += 2) {
+                struct hold other = {h.id, h.token + by, h.attempt};
+                expect_nothing_from(c, &other, "with another token");
+        }
+        struct hold other = {h.id, h.token, cf_attempt(c)};
+        expect_nothing_from(c, &other, "with another attempt");
+        assert_int_equal(put(c, c->a, COMMAND_COMPLETE, &h), COMMAND_DONE);
+}
+
 /* The answer to A's release is lost; B claims; A sends its release again; C must not run. */
 static void a1_h9_a_repeated_release_does_not_free_the_next_holder(struct cf *c)
 {
@@ -244,6 +257,8 @@ static void a7_a_repeated_release_is_done(struct cf *c)
 const struct cf_test cf_tests_fence[] = {
         {"a1_h9_h10_h11_the_late_holder_changes_nothing",
          a1_h9_h10_h11_the_late_holder_changes_nothing},
+        {"a1_the_right_attempt_with_another_token_changes_nothing",
+         a1_the_right_attempt_with_another_token_changes_nothing},
         {"a1_h9_a_repeated_release_does_not_free_the_next_holder",
          a1_h9_a_repeated_release_does_not_free_the_next_holder},
         {"a1_tokens_rise_over_every_life_of_a_key", a1_tokens_rise_over_every_life_of_a_key},

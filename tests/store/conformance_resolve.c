@@ -152,6 +152,24 @@ static void a5b_a_marked_row_waits_for_its_lease_too(struct cf *c)
                          COMMAND_RESOLVED); /* that is true whatever comes */
 }
 
+/* A's request may live longer than B's, who took over from A. */
+static void a5b_an_earlier_holders_request_may_still_travel(struct cf *c)
+{
+        struct command_claim a = cf_claim_of(c, cf_id(1), 1, cf_retry);
+        a.request_us = 10 * CF_LEASE_US;
+        (void)cf_claim(c, c->a, &a);
+        cf_advance(c, CF_LEASE_US + SECOND);
+        struct command_claim b = cf_claim_of(c, cf_id(1), 1, cf_retry);
+        b.request_us = 0;
+        assert_true(cf_claim(c, c->b, &b).took_over);
+        cf_advance(c, CF_LEASE_US + SECOND);
+        assert_int_equal(cf_resolve(c, c->a, COMMAND_RESOLVE_NOT_EXECUTED, cf_id(1), b.attempt),
+                         COMMAND_RESOLVE_TOO_EARLY);
+        cf_advance(c, 9 * CF_LEASE_US);
+        assert_int_equal(cf_resolve(c, c->a, COMMAND_RESOLVE_NOT_EXECUTED, cf_id(1), b.attempt),
+                         COMMAND_RESOLVED);
+}
+
 static void forget_is_for_completed_only(struct cf *c)
 {
         struct command_claim claim = cf_claim_of(c, cf_id(1), 1, cf_hold);
@@ -232,6 +250,8 @@ const struct cf_test cf_tests_resolve[] = {
         {"a5b_not_while_the_lease_lives_and_not_while_the_request_travels",
          a5b_not_while_the_lease_lives_and_not_while_the_request_travels},
         {"a5b_a_marked_row_waits_for_its_lease_too", a5b_a_marked_row_waits_for_its_lease_too},
+        {"a5b_an_earlier_holders_request_may_still_travel",
+         a5b_an_earlier_holders_request_may_still_travel},
         {"forget_is_for_completed_only", forget_is_for_completed_only},
         {"a5b_of_two_operators_one_decides", a5b_of_two_operators_one_decides},
         {"a5b_every_decision_leaves_one_audit_row", a5b_every_decision_leaves_one_audit_row},

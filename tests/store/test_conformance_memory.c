@@ -103,7 +103,7 @@ int main(int argc, char **argv)
         enum { TARGETS = 3 };
         struct world worlds[TARGETS] = {
                 {.wrap = NULL}, {.wrap = wrap_trace}, {.wrap = wrap_faulty}};
-        static const char *const names[TARGETS] = {"memory", "trace-memory", "faulty-memory"};
+        static const char *const names[TARGETS] = {"memory", "trace_memory", "faulty_memory"};
         struct conformance_target targets[TARGETS];
         for (int i = 0; i < TARGETS; i++) {
                 worlds[i].clock = (struct sys_clock){world_boot, world_wall, &worlds[i]};
