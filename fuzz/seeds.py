@@ -61,6 +61,17 @@ def seeds_reply_codec():
                                             for n, v in zip(pairs[::2], pairs[1::2]))
 
 
+def seeds_http1_request():
+    for name, fields in rows("http1_requests.txt"):
+        yield name, bytes([len(fields[0]) // 2 % 256, 6]) + fields[0]
+
+
+def seeds_http1_reply():
+    for name, fields in rows("http1_replies.txt"):
+        head = 1 if fields[0].startswith(b"HEAD") else 0
+        yield name, bytes([len(fields[1]) // 2 % 256, 12 | head]) + fields[1]
+
+
 TARGETS = {name[len("seeds_"):]: fn for name, fn in globals().items() if name.startswith("seeds_")}
 
 

@@ -39,6 +39,21 @@ enum {
          * oldest is dropped and ends as UNKNOWN when its lease is over. */
         LIMIT_ORPHAN_CLAIMS = 1024,
 
+        /* Heads of HTTP messages.  nginx and Apache stop a client at 32 KiB and 8 KiB, and a head is
+         * buffered whole; 128 lines are more than any browser behind three proxies sends. */
+        LIMIT_HTTP_HEAD_BYTES = 32 * 1024,
+        LIMIT_HTTP_HEADERS = 128,
+        LIMIT_HTTP_METHOD_BYTES = 32,
+
+        /* What a chunked body may carry besides its data: one chunk's line, and all extensions and
+         * trailers together.  Without a bound a sender makes us read megabytes for one byte of
+         * body.  Both are dropped. */
+        LIMIT_HTTP_CHUNK_LINE_BYTES = 256,
+        LIMIT_HTTP_CHUNK_EXTRA_BYTES = 16 * 1024,
+
+        /* Interim (1xx) replies before the final one: each is a head that we read for nothing. */
+        LIMIT_HTTP_INTERIM = 16,
+
         /* One purge or list step: short transactions, so that nobody waits behind them. */
         LIMIT_SWEEP_ROWS = 500,
 };

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replies.  The input: where to cut first, the length of the later pieces and in its lowest bit the
+ * method that was asked, then the bytes.
+ */
+#include "http1_props.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+        if (n >= 2)
+                http1_props(span_of(p + 2, n - 2), p[1] & 1 ? "HEAD,POST" : "POST", p[0] + 1u,
+                            (p[1] >> 1) + 1u);
+        return 0;
+}

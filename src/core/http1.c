@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http1: see http1.h.
+ */
+#include "core/http1.h"
+
+#include <assert.h>
+
+static const struct http1_error_entry errors[HTTP1_ERRORS] = {
+        [HTTP1_OK] = {"ok", 0, "nothing is wrong"},
+        [HTTP1_BAD_LINE] = {"bad-line", 400, "the first line is malformed"},
+        [HTTP1_BAD_LINE_END] = {"bad-line-end", 400, "a line does not end in CR LF"},
+        [HTTP1_BAD_VERSION] = {"bad-version", 505, "only HTTP/1.0 and HTTP/1.1 are spoken here"},
+        [HTTP1_BAD_TARGET] = {"bad-target", 400, "the request target is malformed"},
+        [HTTP1_BAD_NAME] = {"bad-name", 400, "a header line has no name, or a malformed one"},
+        [HTTP1_BAD_VALUE] = {"bad-value", 400, "a header value holds a control character"},
+        [HTTP1_FOLDED] = {"folded", 400, "a header line begins with a blank"},
+        [HTTP1_BAD_HOST] = {"bad-host", 400, "the Host header is missing, repeated or malformed"},
+        [HTTP1_BAD_LENGTH] = {"bad-length", 400, "the Content-Length is not a number"},
+        [HTTP1_TWO_LENGTHS] = {"two-lengths", 400, "there is more than one Content-Length"},
+        [HTTP1_LENGTH_AND_CHUNKED] = {"length-and-chunked", 400,
+                                      "there is a Content-Length beside a Transfer-Encoding"},
+        [HTTP1_BAD_ENCODING] = {"bad-encoding", 400,
+                                "the Transfer-Encoding is repeated, or in an HTTP/1.0 message"},
+        [HTTP1_UNKNOWN_ENCODING] = {"unknown-encoding", 501,
+                                    "the only Transfer-Encoding understood is chunked"},
+        [HTTP1_BAD_EXPECT] = {"bad-expect", 417, "the only Expect understood is 100-continue"},
+        [HTTP1_LINE_TOO_LONG] = {"line-too-long", 414, "the request line is too long"},
+        [HTTP1_HEAD_TOO_LARGE] = {"head-too-large", 431, "the headers are too large or too many"},
+        [HTTP1_BAD_CHUNK] = {"bad-chunk", 400, "a chunk is malformed"},
+        [HTTP1_CHUNK_EXTRA] = {"chunk-extra", 400,
+                               "chunk extensions or trailers are too large"},
+        [HTTP1_BAD_TRAILER] = {"bad-trailer", 400, "a trailer line is malformed"},
+        [HTTP1_TRUNCATED] = {"truncated", 400, "the connection ended in the middle of a message"},
+        [HTTP1_INTERIM_FLOOD] = {"interim-flood", 0, "too many interim replies"},
+        [HTTP1_SWITCHED] = {"switched", 0, "the other side switched protocols unasked"},
+};
+
+const struct http1_error_entry *http1_error_entry(enum http1_error error)
+{
+        assert((unsigned)error < HTTP1_ERRORS);
+        return &errors[error];
+}
+
+/* -- bytes -------------------------------------------------------------------------- */
+
+/* What each byte may be part of. */
+enum { TOKEN = 1, VALUE = 2, TARGET = 4, HOST = 8 };
+
+static const uint8_t classes[256] = {
+         0,  0,  0,  0,  0,  0,  0,  0,  0,  2,  0,  0,  0,  0,  0,  0,
+         0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+         2, 15,  6,  3, 15, 15, 15, 15, 14, 14, 15, 15,  6, 15, 15,  6,
+        15, 15, 15, 15, 15, 15, 15, 15, 15, 15,  6, 14,  6, 14,  6,  6,
+         6, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+        15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,  6,  6,  6,  7, 15,
+         7, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+        15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,  6,  7,  6, 15,  0,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+         6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  6,
+};
+
+static bool all(struct span s, uint8_t class)
+{
+        for (size_t i = 0; i < s.n; i++)
+                if (!(classes[s.p[i]] & class))
+                        return false;
+        return true;
+}
+
+static bool is_blank(uint8_t c)
+{
+        return c == ' ' || c == '\t';
+}
+
+static bool is_digit(uint8_t c)
+{
+        return c >= '0' && c <= '9';
+}
+
+bool http1_is_token(struct span s)
+{
+        return s.n > 0 && all(s, TOKEN);
+}
+
+bool http1_is_value(struct span s)
+{
+        return s.n == 0 || (all(s, VALUE) && !is_blank(s.p[0]) && !is_blank(s.p[s.n - 1]));
+}
+
+bool http1_is_target(struct span s)
+{
+        return s.n > 0 && all(s, TARGET);
+}
+
+/* Nothing, or ":" and digits. */
+static bool is_port(struct span s)
+{
+        if (s.n == 0)
+                return true;
+        if (s.p[0] != ':' || s.n > 6)
+                return false;
+        for (size_t i = 1; i < s.n; i++)
+                if (!is_digit(s.p[i]))
+                        return false;
+        return true;
+}
+
+bool http1_is_authority(struct span s)
+{
+        if (s.n == 0)
+                return false;
+        const uint8_t *end;
+        size_t host;
+        if (s.p[0] == '[') {
+                end = memchr(s.p, ']', s.n);
+                if (!end || end == s.p + 1)
+                        return false;
+                for (const uint8_t *c = s.p + 1; c < end; c++)
+                        if (!(classes[*c] & HOST) && *c != ':')
+                                return false;
+                host = (size_t)(end - s.p) + 1;
+        } else {
+                end = memchr(s.p, ':', s.n);
+                host = end ? (size_t)(end - s.p) : s.n;
+                if (host == 0 || !all(span_of(s.p, host), HOST))
+                        return false;
+        }
+        return is_port(span_of(s.p + host, s.n - host));
+}
+
+static uint8_t lower(uint8_t c)
+{
+        return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
+}
+
+bool http1_same_name(struct span a, struct span b)
+{
+        if (a.n != b.n)
+                return false;
+        for (size_t i = 0; i < a.n; i++)
+                if (lower(a.p[i]) != lower(b.p[i]))
+                        return false;
+        return true;
+}
+
+enum http1_field http1_field_of(struct span name)
+{
+        static const struct {
+                enum http1_field field;
+                uint8_t n;
+                const char *name;
+        } known[] = {
+                {HTTP1_HOST, 4, "host"},
+                {HTTP1_CONTENT_LENGTH, 14, "content-length"},
+                {HTTP1_TRANSFER_ENCODING, 17, "transfer-encoding"},
+                {HTTP1_CONNECTION, 10, "connection"},
+                {HTTP1_EXPECT, 6, "expect"},
+                {HTTP1_KEEP_ALIVE, 10, "keep-alive"},
+                {HTTP1_TE, 2, "te"},
+                {HTTP1_TRAILER, 7, "trailer"},
+                {HTTP1_UPGRADE, 7, "upgrade"},
+                {HTTP1_PROXY_AUTHENTICATE, 18, "proxy-authenticate"},
+                {HTTP1_PROXY_AUTHORIZATION, 19, "proxy-authorization"},
+                {HTTP1_PROXY_CONNECTION, 16, "proxy-connection"},
+        };
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+                if (known[i].n == name.n && known[i].name[0] == lower(name.p[0]) &&
+                    http1_same_name(name, span_of(known[i].name, known[i].n)))
+                        return known[i].field;
+        return HTTP1_OTHER;
+}
+
+/* -- questions about a head --------------------------------------------------------- */
+
+const struct http1_header *http1_find(const struct http1_head *head, const char *name,
+                                      size_t *from)
+{
+        struct span want = span_str(name);
+        for (size_t i = from ? *from : 0; i < head->header_count; i++)
+                if (http1_same_name(head->headers[i].name, want)) {
+                        if (from)
+                                *from = i + 1;
+                        return &head->headers[i];
+                }
+        return NULL;
+}
+
+/* Cut the first element off a comma-separated list; false when there is none left. */
+static bool list_next(struct span *list, struct span *ret)
+{
+        if (list->n == 0)
+                return false;
+        const uint8_t *comma = memchr(list->p, ',', list->n);
+        size_t n = comma ? (size_t)(comma - list->p) : list->n;
+        struct span s = span_of(list->p, n);
+        size_t used = comma ? n + 1 : n;
+        *list = span_of(list->p + used, list->n - used);
+        while (s.n > 0 && is_blank(s.p[0]))
+                s = span_of(s.p + 1, s.n - 1);
+        while (s.n > 0 && is_blank(s.p[s.n - 1]))
+                s.n--;
+        *ret = s;
+        return true;
+}
+
+bool http1_list_has(struct span list, struct span name)
+{
+        struct span element;
+        while (list_next(&list, &element))
+                if (http1_same_name(element, name))
+                        return true;
+        return false;
+}
+
+bool http1_named_in_connection(const struct http1_head *head, struct span name)
+{
+        for (size_t i = 0; i < head->header_count; i++)
+                if (head->headers[i].field == HTTP1_CONNECTION &&
+                    http1_list_has(head->headers[i].value, name))
+                        return true;
+        return false;
+}
+
+bool http1_hop_by_hop(const struct http1_head *head, const struct http1_header *header)
+{
+        switch (header->field) {
+        case HTTP1_TRANSFER_ENCODING:
+        case HTTP1_CONNECTION:
+        case HTTP1_KEEP_ALIVE:
+        case HTTP1_TE:
+        case HTTP1_TRAILER:
+        case HTTP1_UPGRADE:
+        case HTTP1_PROXY_AUTHENTICATE:
+        case HTTP1_PROXY_AUTHORIZATION:
+        case HTTP1_PROXY_CONNECTION:
+                return true;
+        case HTTP1_OTHER:
+        case HTTP1_HOST:
+        case HTTP1_CONTENT_LENGTH:
+        case HTTP1_EXPECT:
+                break;
+        }
+        return http1_named_in_connection(head, header->name);
+}
+
+int http1_keep_alive_timeout_s(const struct http1_head *head)
+{
+        static const char prefix[] = "timeout=";
+        enum { PREFIX = sizeof prefix - 1, MOST = 3600 };
+        for (size_t i = 0; i < head->header_count; i++) {
+                struct span list = head->headers[i].value, element;
+                if (head->headers[i].field != HTTP1_KEEP_ALIVE)
+                        continue;
+                while (list_next(&list, &element)) {
+                        if (element.n <= PREFIX ||
+                            !http1_same_name(span_of(element.p, PREFIX), span_of(prefix, PREFIX)))
+                                continue;
+                        int v = 0;
+                        for (size_t j = PREFIX; j < element.n; j++) {
+                                if (!is_digit(element.p[j]))
+                                        return -1;
+                                v = v * 10 + (element.p[j] - '0');
+                                v = v < MOST ? v : MOST;
+                        }
+                        return v;
+                }
+        }
+        return -1;
+}
