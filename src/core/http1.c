@@ -135,119 +135,10 @@ bool http1_is_authority(struct span s)
         return is_port(span_of(s.p + host, s.n - host));
 }
 
-static uint8_t lower(uint8_t c)
+bool http1_is_framing(struct span name)
 {
-        return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
-}
-
-bool http1_same_name(struct span a, struct span b)
-{
-        if (a.n != b.n)
-                return false;
-        for (size_t i = 0; i < a.n; i++)
-                if (lower(a.p[i]) != lower(b.p[i]))
-                        return false;
-        return true;
-}
-
-enum http1_field http1_field_of(struct span name)
-{
-        static const struct {
-                enum http1_field field;
-                uint8_t n;
-                const char *name;
-        } known[] = {
-                {HTTP1_HOST, 4, "host"},
-                {HTTP1_CONTENT_LENGTH, 14, "content-length"},
-                {HTTP1_TRANSFER_ENCODING, 17, "transfer-encoding"},
-                {HTTP1_CONNECTION, 10, "connection"},
-                {HTTP1_EXPECT, 6, "expect"},
-                {HTTP1_KEEP_ALIVE, 10, "keep-alive"},
-                {HTTP1_TE, 2, "te"},
-                {HTTP1_TRAILER, 7, "trailer"},
-                {HTTP1_UPGRADE, 7, "upgrade"},
-                {HTTP1_PROXY_AUTHENTICATE, 18, "proxy-authenticate"},
-                {HTTP1_PROXY_AUTHORIZATION, 19, "proxy-authorization"},
-                {HTTP1_PROXY_CONNECTION, 16, "proxy-connection"},
-        };
-        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-                if (known[i].n == name.n && known[i].name[0] == lower(name.p[0]) &&
-                    http1_same_name(name, span_of(known[i].name, known[i].n)))
-                        return known[i].field;
-        return HTTP1_OTHER;
-}
-
-/* -- questions about a head --------------------------------------------------------- */
-
-const struct http1_header *http1_find(const struct http1_head *head, const char *name,
-                                      size_t *from)
-{
-        struct span want = span_str(name);
-        for (size_t i = from ? *from : 0; i < head->header_count; i++)
-                if (http1_same_name(head->headers[i].name, want)) {
-                        if (from)
-                                *from = i + 1;
-                        return &head->headers[i];
-                }
-        return NULL;
-}
-
-/* Cut the first element off a comma-separated list; false when there is none left. */
-static bool list_next(struct span *list, struct span *ret)
-{
-        if (list->n == 0)
-                return false;
-        const uint8_t *comma = memchr(list->p, ',', list->n);
-        size_t n = comma ? (size_t)(comma - list->p) : list->n;
-        struct span s = span_of(list->p, n);
-        size_t used = comma ? n + 1 : n;
-        *list = span_of(list->p + used, list->n - used);
-        while (s.n > 0 && is_blank(s.p[0]))
-                s = span_of(s.p + 1, s.n - 1);
-        while (s.n > 0 && is_blank(s.p[s.n - 1]))
-                s.n--;
-        *ret = s;
-        return true;
-}
-
-bool http1_list_has(struct span list, struct span name)
-{
-        struct span element;
-        while (list_next(&list, &element))
-                if (http1_same_name(element, name))
-                        return true;
-        return false;
-}
-
-bool http1_named_in_connection(const struct http1_head *head, struct span name)
-{
-        for (size_t i = 0; i < head->header_count; i++)
-                if (head->headers[i].field == HTTP1_CONNECTION &&
-                    http1_list_has(head->headers[i].value, name))
-                        return true;
-        return false;
-}
-
-bool http1_hop_by_hop(const struct http1_head *head, const struct http1_header *header)
-{
-        switch (header->field) {
-        case HTTP1_TRANSFER_ENCODING:
-        case HTTP1_CONNECTION:
-        case HTTP1_KEEP_ALIVE:
-        case HTTP1_TE:
-        case HTTP1_TRAILER:
-        case HTTP1_UPGRADE:
-        case HTTP1_PROXY_AUTHENTICATE:
-        case HTTP1_PROXY_AUTHORIZATION:
-        case HTTP1_PROXY_CONNECTION:
-                return true;
-        case HTTP1_OTHER:
-        case HTTP1_HOST:
-        case HTTP1_CONTENT_LENGTH:
-        case HTTP1_EXPECT:
-                break;
-        }
-        return http1_named_in_connection(head, header->name);
+        return header_name_eq(name, span_str("Content-Length")) ||
+               header_name_eq(name, span_str("Transfer-Encoding"));
 }
 
 int http1_keep_alive_timeout_s(const struct http1_head *head)
@@ -256,11 +147,11 @@ int http1_keep_alive_timeout_s(const struct http1_head *head)
         enum { PREFIX = sizeof prefix - 1, MOST = 3600 };
         for (size_t i = 0; i < head->header_count; i++) {
                 struct span list = head->headers[i].value, element;
-                if (head->headers[i].field != HTTP1_KEEP_ALIVE)
+                if (!header_is(&head->headers[i], "Keep-Alive"))
                         continue;
-                while (list_next(&list, &element)) {
+                while (header_token_next(&list, &element)) {
                         if (element.n <= PREFIX ||
-                            !http1_same_name(span_of(element.p, PREFIX), span_of(prefix, PREFIX)))
+                            !header_name_eq(span_of(element.p, PREFIX), span_of(prefix, PREFIX)))
                                 continue;
                         int v = 0;
                         for (size_t j = PREFIX; j < element.n; j++) {

@@ -11,6 +11,7 @@
 #define CORE_HTTP1_H
 
 #include "base/span.h"
+#include "core/http_header.h"
 #include "core/limits.h"
 
 enum http1_framing {
@@ -18,29 +19,6 @@ enum http1_framing {
         HTTP1_LENGTH,      /* content_length bytes, maybe 0 */
         HTTP1_CHUNKED,
         HTTP1_UNTIL_CLOSE, /* replies only: the body ends with the connection */
-};
-
-/* Header fields that the engine itself looks at. */
-enum http1_field {
-        HTTP1_OTHER,
-        HTTP1_HOST,
-        HTTP1_CONTENT_LENGTH,
-        HTTP1_TRANSFER_ENCODING,
-        HTTP1_CONNECTION,
-        HTTP1_EXPECT,
-        HTTP1_KEEP_ALIVE,
-        HTTP1_TE,
-        HTTP1_TRAILER,
-        HTTP1_UPGRADE,
-        HTTP1_PROXY_AUTHENTICATE,
-        HTTP1_PROXY_AUTHORIZATION,
-        HTTP1_PROXY_CONNECTION,
-};
-
-struct http1_header {
-        struct span name;  /* as sent */
-        struct span value; /* as sent, without blanks around; may be empty */
-        enum http1_field field;
 };
 
 enum http1_target {
@@ -66,7 +44,7 @@ struct http1_head {
         struct span reason;
         bool interim; /* 1xx: another head follows for the same request */
 
-        struct http1_header *headers;
+        struct http_header *headers; /* names as sent; values without blanks around, maybe empty */
         size_t header_count;
 
         enum http1_framing framing; /* of what follows */
@@ -75,6 +53,13 @@ struct http1_head {
         bool keep_alive;      /* the connection may carry another message after this one */
         bool expect_continue; /* the sender waits for 100 (Continue) before its body */
         bool upgrade;         /* asks for another protocol */
+
+        /* what single lines said, until all of them are there */
+        struct {
+                unsigned hosts, encodings;
+                struct span host;
+                bool chunked, close, keep_alive, expect, other_expect;
+        } seen;
 };
 
 enum http1_error {
@@ -126,25 +111,8 @@ bool http1_is_target(struct span s);
 /* host or host:port: a name, an IPv4 address or an IPv6 one in brackets. */
 bool http1_is_authority(struct span s);
 
-/* Equal but for the case of ASCII letters. */
-bool http1_same_name(struct span a, struct span b);
-
-enum http1_field http1_field_of(struct span name);
-
-/* -- questions about a head --------------------------------------------------------- */
-
-/* The first header of this name, or NULL.  *from: begin there and leave behind it; NULL: first. */
-const struct http1_header *http1_find(const struct http1_head *head, const char *name,
-                                      size_t *from);
-
-/* Is `name` an element of this comma-separated list? */
-bool http1_list_has(struct span list, struct span name);
-
-/* Is this header named by a Connection header? */
-bool http1_named_in_connection(const struct http1_head *head, struct span name);
-
-/* Must this header stay on this connection: hop-by-hop by itself, or named in Connection? */
-bool http1_hop_by_hop(const struct http1_head *head, const struct http1_header *header);
+/* Content-Length or Transfer-Encoding. */
+bool http1_is_framing(struct span name);
 
 /* Seconds of `Keep-Alive: timeout=N`, at most 3600, or -1. */
 int http1_keep_alive_timeout_s(const struct http1_head *head);

@@ -11,6 +11,20 @@ static bool is_digit(uint8_t c)
         return c >= '0' && c <= '9';
 }
 
+static bool is_blank(uint8_t c)
+{
+        return c == ' ' || c == '\t';
+}
+
+static struct span trim(struct span s)
+{
+        while (s.n > 0 && is_blank(s.p[0]))
+                s = span_of(s.p + 1, s.n - 1);
+        while (s.n > 0 && is_blank(s.p[s.n - 1]))
+                s.n--;
+        return s;
+}
+
 /* "HTTP/1.1".  Minor versions above 1 are read as 1.1 (RFC 9110, 2.5). */
 static enum http1_error parse_version(struct span s, int *ret_version)
 {
@@ -31,7 +45,7 @@ static bool parse_absolute(struct http1_head *head)
         size_t scheme = 0;
         for (size_t i = 0; i < 2; i++) {
                 struct span s = span_str(schemes[i]);
-                if (t.n > s.n && http1_same_name(span_of(t.p, s.n), s))
+                if (t.n > s.n && header_name_eq(span_of(t.p, s.n), s))
                         scheme = s.n;
         }
         if (scheme == 0)
@@ -106,11 +120,7 @@ enum http1_error http1_status_line(struct http1_head *head, struct span line)
                 return HTTP1_BAD_LINE;
         if (line.n > 12 && line.p[12] != ' ')
                 return HTTP1_BAD_LINE;
-        struct span reason = line.n > 13 ? span_of(line.p + 13, line.n - 13) : span_str("");
-        while (reason.n > 0 && (reason.p[0] == ' ' || reason.p[0] == '\t'))
-                reason = span_of(reason.p + 1, reason.n - 1);
-        while (reason.n > 0 && (reason.p[reason.n - 1] == ' ' || reason.p[reason.n - 1] == '\t'))
-                reason.n--;
+        struct span reason = line.n > 13 ? trim(span_of(line.p + 13, line.n - 13)) : span_str("");
         if (!http1_is_value(reason))
                 return HTTP1_BAD_LINE;
         head->reason = reason;
@@ -134,6 +144,54 @@ static bool parse_length(struct span s, uint64_t *ret)
         return true;
 }
 
+/* Remember what this line says about the message.  The first letter sorts most of them out. */
+static enum http1_error note_line(struct http1_head *head, const struct http_header *h)
+{
+        struct span rest = h->value, token;
+        switch (h->name.p[0] | 0x20) {
+        case 'c':
+                if (header_is(h, "Content-Length")) {
+                        if (head->has_length)
+                                return HTTP1_TWO_LENGTHS;
+                        head->has_length = true;
+                        return parse_length(h->value, &head->content_length) ? HTTP1_OK
+                                                                             : HTTP1_BAD_LENGTH;
+                }
+                if (!header_is(h, "Connection"))
+                        break;
+                while (header_token_next(&rest, &token)) {
+                        head->seen.close |= header_name_eq(token, span_str("close"));
+                        head->seen.keep_alive |= header_name_eq(token, span_str("keep-alive"));
+                }
+                break;
+        case 'e':
+                if (header_is(h, "Expect")) {
+                        bool known = header_name_eq(h->value, span_str("100-continue"));
+                        head->seen.expect |= known;
+                        head->seen.other_expect |= !known;
+                }
+                break;
+        case 'h':
+                if (header_is(h, "Host")) {
+                        head->seen.hosts++;
+                        head->seen.host = h->value;
+                }
+                break;
+        case 't':
+                if (header_is(h, "Transfer-Encoding")) {
+                        head->seen.encodings++;
+                        head->seen.chunked = header_name_eq(h->value, span_str("chunked"));
+                }
+                break;
+        case 'u':
+                head->upgrade |= header_is(h, "Upgrade");
+                break;
+        default:
+                break;
+        }
+        return HTTP1_OK;
+}
+
 enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, struct span line)
 {
         if (line.p[0] == ' ' || line.p[0] == '\t')
@@ -142,123 +200,80 @@ enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, 
         if (!colon)
                 return HTTP1_BAD_NAME;
         struct span name = span_of(line.p, (size_t)(colon - line.p));
-        struct span value = span_of(colon + 1, line.n - name.n - 1);
-        while (value.n > 0 && (value.p[0] == ' ' || value.p[0] == '\t'))
-                value = span_of(value.p + 1, value.n - 1);
-        while (value.n > 0 && (value.p[value.n - 1] == ' ' || value.p[value.n - 1] == '\t'))
-                value.n--;
+        struct span value = trim(span_of(colon + 1, line.n - name.n - 1));
         if (!http1_is_token(name))
                 return HTTP1_BAD_NAME;
         if (!http1_is_value(value))
                 return HTTP1_BAD_VALUE;
         if (head->header_count == headers_max)
                 return HTTP1_HEAD_TOO_LARGE;
-        enum http1_field field = http1_field_of(name);
-        head->headers[head->header_count++] = (struct http1_header){name, value, field};
-
-        if (field != HTTP1_CONTENT_LENGTH)
-                return HTTP1_OK;
-        if (head->has_length)
-                return HTTP1_TWO_LENGTHS;
-        head->has_length = true;
-        return parse_length(value, &head->content_length) ? HTTP1_OK : HTTP1_BAD_LENGTH;
+        struct http_header *h = &head->headers[head->header_count++];
+        *h = (struct http_header){name, value};
+        return note_line(head, h);
 }
 
 /* -- what the lines say together ----------------------------------------------------------- */
 
-/* Chunked or not.  Only the one encoding that every hop understands alike. */
-static enum http1_error find_encoding(const struct http1_head *head, bool *ret_chunked)
+/* Chunked or not: the one encoding that every hop understands alike. */
+static enum http1_error check_encoding(const struct http1_head *head)
 {
-        bool chunked = false;
-        for (size_t i = 0; i < head->header_count; i++) {
-                if (head->headers[i].field != HTTP1_TRANSFER_ENCODING)
-                        continue;
-                if (chunked || head->version == 10)
-                        return HTTP1_BAD_ENCODING;
-                if (head->has_length)
-                        return HTTP1_LENGTH_AND_CHUNKED;
-                if (!http1_same_name(head->headers[i].value, span_str("chunked")))
-                        return HTTP1_UNKNOWN_ENCODING;
-                chunked = true;
-        }
-        *ret_chunked = chunked;
-        return HTTP1_OK;
+        if (head->seen.encodings == 0)
+                return HTTP1_OK;
+        if (head->seen.encodings > 1 || head->version == 10)
+                return HTTP1_BAD_ENCODING;
+        if (head->has_length)
+                return HTTP1_LENGTH_AND_CHUNKED;
+        return head->seen.chunked ? HTTP1_OK : HTTP1_UNKNOWN_ENCODING;
 }
 
-static void find_connection(struct http1_head *head)
+static bool keeps_alive(const struct http1_head *head)
 {
-        head->keep_alive = head->version == 11 ||
-                           http1_named_in_connection(head, span_str("keep-alive"));
-        if (http1_named_in_connection(head, span_str("close")))
-                head->keep_alive = false;
-        for (size_t i = 0; i < head->header_count; i++)
-                if (head->headers[i].field == HTTP1_UPGRADE)
-                        head->upgrade = true;
+        return !head->seen.close && (head->version == 11 || head->seen.keep_alive);
 }
 
 /* One Host in HTTP/1.1, at most one in HTTP/1.0, well-formed in both (RFC 9112, 3.2). */
-static enum http1_error find_host(struct http1_head *head)
+static enum http1_error check_host(struct http1_head *head)
 {
-        const struct http1_header *host = NULL;
-        for (size_t i = 0; i < head->header_count; i++)
-                if (head->headers[i].field == HTTP1_HOST) {
-                        if (host)
-                                return HTTP1_BAD_HOST;
-                        host = &head->headers[i];
-                }
-        if (!host)
+        if (head->seen.hosts == 0)
                 return head->version == 11 ? HTTP1_BAD_HOST : HTTP1_OK;
-        if (!http1_is_authority(host->value))
+        if (head->seen.hosts > 1 || !http1_is_authority(head->seen.host))
                 return HTTP1_BAD_HOST;
         if (head->form == HTTP1_ORIGIN || head->form == HTTP1_ASTERISK)
-                head->authority = host->value;
-        return HTTP1_OK;
-}
-
-/* An expectation means nothing in HTTP/1.0 (RFC 9110, 10.1.1). */
-static enum http1_error find_expect(struct http1_head *head)
-{
-        for (size_t i = 0; i < head->header_count; i++) {
-                if (head->headers[i].field != HTTP1_EXPECT)
-                        continue;
-                if (!http1_same_name(head->headers[i].value, span_str("100-continue")))
-                        return HTTP1_BAD_EXPECT;
-                head->expect_continue = head->version == 11;
-        }
+                head->authority = head->seen.host;
         return HTTP1_OK;
 }
 
 enum http1_error http1_request_done(struct http1_head *head)
 {
-        bool chunked;
-        enum http1_error error = find_encoding(head, &chunked);
+        enum http1_error error = check_encoding(head);
         if (error == HTTP1_OK)
-                error = find_host(head);
-        if (error == HTTP1_OK)
-                error = find_expect(head);
+                error = check_host(head);
         if (error != HTTP1_OK)
                 return error;
-        find_connection(head);
-        head->framing = chunked ? HTTP1_CHUNKED : head->has_length ? HTTP1_LENGTH : HTTP1_NONE;
-        if (head->framing == HTTP1_NONE || (head->framing == HTTP1_LENGTH &&
-                                            head->content_length == 0))
-                head->expect_continue = false; /* nothing to wait with */
+        if (head->seen.other_expect)
+                return HTTP1_BAD_EXPECT;
+        head->keep_alive = keeps_alive(head);
+        head->framing = head->seen.chunked ? HTTP1_CHUNKED
+                        : head->has_length ? HTTP1_LENGTH
+                                           : HTTP1_NONE;
+        /* It means nothing in HTTP/1.0 (RFC 9110, 10.1.1), nor without a body to wait with. */
+        head->expect_continue = head->seen.expect && head->version == 11 &&
+                                (head->framing == HTTP1_CHUNKED || head->content_length > 0);
         return HTTP1_OK;
 }
 
 enum http1_error http1_reply_done(struct http1_head *head, bool head_request)
 {
-        bool chunked;
-        enum http1_error error = find_encoding(head, &chunked);
+        enum http1_error error = check_encoding(head);
         if (error != HTTP1_OK)
                 return error;
-        find_connection(head);
+        head->keep_alive = keeps_alive(head);
         head->interim = head->status < 200;
         if (head->status == 101)
                 return HTTP1_SWITCHED; /* nobody here asks for an upgrade */
         if (head_request || head->interim || head->status == 204 || head->status == 304)
                 head->framing = HTTP1_NONE;
-        else if (chunked)
+        else if (head->seen.chunked)
                 head->framing = HTTP1_CHUNKED;
         else if (head->has_length)
                 head->framing = HTTP1_LENGTH;

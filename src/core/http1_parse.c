@@ -33,7 +33,7 @@ enum state {
 };
 
 void http1_parser_init(struct http1_parser *p, enum http1_side side, uint8_t *buf, size_t buf_max,
-                       struct http1_header *headers, size_t headers_max)
+                       struct http_header *headers, size_t headers_max)
 {
         *p = (struct http1_parser){.side = side,
                                    .buf = buf,

@@ -54,13 +54,13 @@ struct http1_parser {
         size_t extra;      /* bytes of extensions and trailers */
         uint8_t *buf;
         size_t buf_n, buf_max, line;
-        struct http1_header *headers;
+        struct http_header *headers;
         size_t headers_max;
 };
 
 /* `buf` holds one head, `headers` its lines; both are the caller's and stay in use. */
 void http1_parser_init(struct http1_parser *p, enum http1_side side, uint8_t *buf, size_t buf_max,
-                       struct http1_header *headers, size_t headers_max);
+                       struct http_header *headers, size_t headers_max);
 
 /* Replies: the next reply answers a request of this method.  Called before its first byte. */
 void http1_expect(struct http1_parser *p, struct span method);

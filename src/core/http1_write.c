@@ -79,9 +79,7 @@ void http1_write_header(struct http1_writer *w, struct span name, struct span va
         assert(w->state == HEAD);
         if (w->rc != BUF_OK)
                 return;
-        enum http1_field field = http1_is_token(name) ? http1_field_of(name) : HTTP1_OTHER;
-        if (!http1_is_token(name) || !http1_is_value(value) || field == HTTP1_CONTENT_LENGTH ||
-            field == HTTP1_TRANSFER_ENCODING) {
+        if (!http1_is_token(name) || !http1_is_value(value) || http1_is_framing(name)) {
                 fail(w, HTTP1_REFUSED);
                 return;
         }

@@ -19,7 +19,7 @@ struct dump {
         bool meaning;
         size_t complete; /* bytes of `out` up to the last END */
         uint8_t head[HEAD_BYTES];
-        struct http1_header headers[HEADERS];
+        struct http_header headers[HEADERS];
 };
 
 static void put(struct dump *d, struct span s)
@@ -88,11 +88,10 @@ static void put_head(struct dump *d)
         if (d->p.side == HTTP1_REPLIES)
                 word(d, " [", head->reason, "]");
         for (size_t i = 0; i < head->header_count; i++) {
-                const struct http1_header *h = &head->headers[i];
-                if (h->field == HTTP1_HOST && span_eq(h->value, span_str("h")))
+                const struct http_header *h = &head->headers[i];
+                if (header_is(h, "Host") && span_eq(h->value, span_str("h")))
                         continue;
-                if (d->meaning && (h->field == HTTP1_CONTENT_LENGTH ||
-                                   h->field == HTTP1_TRANSFER_ENCODING))
+                if (d->meaning && http1_is_framing(h->name))
                         continue;
                 word(d, " {", h->name, ": ");
                 word(d, "", h->value, "}");
@@ -197,8 +196,8 @@ static void copy_head(struct http1_writer *w, const struct http1_head *head,
         else
                 http1_write_reply(w, out, head->version, head->status, head->reason);
         for (size_t i = 0; i < head->header_count; i++) {
-                const struct http1_header *h = &head->headers[i];
-                if (h->field != HTTP1_CONTENT_LENGTH && h->field != HTTP1_TRANSFER_ENCODING)
+                const struct http_header *h = &head->headers[i];
+                if (!http1_is_framing(h->name))
                         http1_write_header(w, h->name, h->value);
         }
         switch (head->framing) {
