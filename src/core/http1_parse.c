@@ -355,7 +355,7 @@ enum http1_event http1_eof(struct http1_parser *p)
         case DONE:
                 return HTTP1_CLOSED;
         case FIRST_LINE:
-                if (p->buf_n == 0 && p->interim == 0)
+                if (p->buf_n == 0)
                         return HTTP1_CLOSED;
                 return fail(p, HTTP1_TRUNCATED);
         default:

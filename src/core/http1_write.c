@@ -83,10 +83,11 @@ void http1_write_header(struct http1_writer *w, struct span name, struct span va
                 fail(w, HTTP1_REFUSED);
                 return;
         }
+        check(w, buf_reserve(w->out, name.n + value.n + 4));
         append(w, name);
-        append_str(w, ": ");
+        append(w, span_of(": ", 2));
         append(w, value);
-        append_str(w, "\r\n");
+        append(w, span_of("\r\n", 2));
 }
 
 static void end_head(struct http1_writer *w)

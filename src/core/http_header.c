@@ -19,9 +19,16 @@ bool header_name_eq(struct span a, struct span b)
         return true;
 }
 
+/* The first letter tells most names apart before anything is measured. */
+static bool name_is(struct span name, const char *want)
+{
+        return name.n > 0 && lower(name.p[0]) == lower((uint8_t)want[0]) &&
+               header_name_eq(name, span_str(want));
+}
+
 bool header_is(const struct http_header *h, const char *name)
 {
-        return header_name_eq(h->name, span_str(name));
+        return name_is(h->name, name);
 }
 
 const struct http_header *header_find(const struct http_header *hs, size_t n, const char *name)
@@ -67,7 +74,7 @@ bool header_token_next(struct span *rest, struct span *ret_token)
 static bool in_list(struct span name, const char *const *list)
 {
         for (; *list; list++)
-                if (header_name_eq(name, span_str(*list)))
+                if (name_is(name, *list))
                         return true;
         return false;
 }
