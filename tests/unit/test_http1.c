@@ -5,6 +5,7 @@
  */
 #include "table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/http1_parse.h"
