@@ -32,6 +32,7 @@ struct conformance_target {
         void (*close)(void *arg, struct store *st); /* NULL: the store's own close */
         void (*reset)(void *arg);
         void (*advance)(void *arg, int64_t us);
+        bool ages_rows; /* advance makes rows older instead of the clocks later */
 
         /* How far the store's clocks may run by themselves during one test.  0: they stand still,
          * and the suite also tests the very microsecond of a boundary. */

@@ -1,0 +1,2 @@
+-- Whether anything was ever migrated here.
+SELECT to_regclass('semel.schema_version') IS NOT NULL

@@ -1,0 +1,2 @@
+-- $1 version.
+INSERT INTO semel.schema_version (version) VALUES ($1)

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pg_params: see pg_params.h.
+ */
+#include "store/postgres/pg_params.h"
+
+#include <assert.h>
+
+#include "core/limits.h"
+
+enum {
+        ARRAY_HEADER_BYTES = 20, /* dimensions, has nulls, type, length, lower bound */
+        /* One batch, or one operation with the largest reply. */
+        PARAM_BYTES_MAX = LIMIT_BATCH_BYTES + LIMIT_REPLY_BODY_BYTES + 1024 * 1024,
+        /* What a parameter keeps allocated for the next batch. */
+        PARAM_BYTES_KEPT = 2 * LIMIT_BATCH_BYTES,
+};
+
+void pg_params_init(struct params *p)
+{
+        *p = (struct params){0};
+        for (int i = 0; i < PARAMS_MAX; i++)
+                buf_init(&p->param[i].bytes, PARAM_BYTES_MAX);
+}
+
+void pg_params_release(struct params *p)
+{
+        for (int i = 0; i < PARAMS_MAX; i++)
+                buf_release(&p->param[i].bytes);
+}
+
+void pg_params_clear(struct params *p, int n)
+{
+        assert(n <= PARAMS_MAX);
+        p->n = n;
+        p->failed = false;
+        for (int i = 0; i < PARAMS_MAX; i++) {
+                if (p->param[i].bytes.cap > PARAM_BYTES_KEPT)
+                        buf_release(&p->param[i].bytes);
+                buf_clear(&p->param[i].bytes);
+        }
+}
+
+static void put(struct params *p, int i, const void *bytes, size_t n)
+{
+        if (buf_append(&p->param[i].bytes, bytes, n) != BUF_OK)
+                p->failed = true;
+}
+
+static void put_int(struct params *p, int i, int64_t v, size_t width)
+{
+        uint8_t be[8];
+        for (size_t k = 0; k < width; k++)
+                be[k] = (uint8_t)((uint64_t)v >> (8 * (width - 1 - k)));
+        put(p, i, be, width);
+}
+
+static void param_begin(struct params *p, int i, enum pg_type type, bool is_array)
+{
+        struct param *param = &p->param[i];
+        assert(i < p->n);
+        param->type = type;
+        param->is_array = is_array;
+        param->is_null = false;
+        param->has_nulls = false;
+        param->elements = 0;
+}
+
+void pg_params_scalar(struct params *p, int i, enum pg_type type)
+{
+        param_begin(p, i, type, false);
+}
+
+void pg_params_array(struct params *p, int i, enum pg_type type)
+{
+        static const uint8_t header[ARRAY_HEADER_BYTES];
+        param_begin(p, i, type, true);
+        put(p, i, header, sizeof header);
+}
+
+void pg_params_bytea(struct params *p, int i, struct span s)
+{
+        if (p->param[i].is_array)
+                put_int(p, i, (int64_t)s.n, 4);
+        put(p, i, s.p, s.n);
+        p->param[i].elements++;
+}
+
+static size_t width_of(enum pg_type type)
+{
+        switch (type) {
+        case PG_BOOL:
+                return 1;
+        case PG_INT2:
+                return 2;
+        case PG_INT4:
+                return 4;
+        case PG_INT8:
+        case PG_TIMESTAMPTZ:
+                return 8;
+        case PG_BYTEA:
+        case PG_TEXT:
+                break;
+        }
+        assert(!"a type of fixed width");
+        return 0;
+}
+
+void pg_params_int(struct params *p, int i, int64_t v)
+{
+        size_t width = width_of(p->param[i].type);
+        if (p->param[i].is_array)
+                put_int(p, i, (int64_t)width, 4);
+        put_int(p, i, v, width);
+        p->param[i].elements++;
+}
+
+void pg_params_time(struct params *p, int i, int64_t unix_us)
+{
+        pg_params_int(p, i, unix_us - PG_EPOCH_US);
+}
+
+void pg_params_null(struct params *p, int i)
+{
+        if (p->param[i].is_array)
+                put_int(p, i, -1, 4);
+        p->param[i].has_nulls = true;
+        p->param[i].is_null = !p->param[i].is_array;
+        p->param[i].elements++;
+}
+
+static unsigned array_type(enum pg_type type)
+{
+        switch (type) {
+        case PG_BOOL:
+                return 1000;
+        case PG_BYTEA:
+                return 1001;
+        case PG_INT2:
+                return 1005;
+        case PG_INT4:
+                return 1007;
+        case PG_INT8:
+                return 1016;
+        case PG_TIMESTAMPTZ:
+                return 1185;
+        case PG_TEXT:
+                return 1009;
+        }
+        return 0;
+}
+
+static void write_be32(uint8_t *p, uint32_t v)
+{
+        for (int k = 0; k < 4; k++)
+                p[k] = (uint8_t)(v >> (8 * (3 - k)));
+}
+
+int pg_params_finish(struct params *p)
+{
+        if (p->failed)
+                return BUF_NO_MEMORY;
+        for (int i = 0; i < p->n; i++) {
+                struct param *param = &p->param[i];
+                if (param->is_array) {
+                        uint8_t *header = param->bytes.p;
+                        write_be32(header, param->elements ? 1 : 0);
+                        write_be32(header + 4, param->has_nulls);
+                        write_be32(header + 8, param->type);
+                        write_be32(header + 12, (uint32_t)param->elements);
+                        write_be32(header + 16, 1);
+                }
+                p->types[i] = param->is_array ? array_type(param->type) : (unsigned)param->type;
+                /* "" and not NULL for a value without bytes: NULL would be SQL's. */
+                p->values[i] = param->is_null ? NULL
+                               : param->bytes.n ? (const char *)param->bytes.p : "";
+                p->lengths[i] = (int)param->bytes.n;
+                p->formats[i] = 1;
+        }
+        return BUF_OK;
+}
+
+size_t pg_params_bytes(const struct params *p)
+{
+        size_t n = 0;
+        for (int i = 0; i < p->n; i++)
+                n += p->param[i].bytes.n;
+        return n;
+}
