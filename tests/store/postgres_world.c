@@ -5,7 +5,6 @@
 #include "postgres_world.h"
 
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,19 +129,17 @@ void db_wait(PGconn *pg, int64_t want, const char *fmt, ...)
         }
 }
 
-void server(const char *verb)
+void server(const char *verb, const char *mode)
 {
-        char words[64];
-        char *argv[4] = {getenv("SEMEL_TEST_PG_CTL")};
-        int n = 1;
+        char *ctl = getenv("SEMEL_TEST_PG_CTL");
         int status = -1;
-        pid_t pid;
-        (void)snprintf(words, sizeof words, "%s", verb);
-        for (char *w = strtok(words, " "); w && n < 3; w = strtok(NULL, " "))
-                argv[n++] = w;
-        if (posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) != 0 ||
-            waitpid(pid, &status, 0) != pid || status != 0)
-                fail_msg("%s %s failed", argv[0], verb);
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void)execl(ctl, ctl, verb, mode, (char *)NULL);
+                _exit(127);
+        }
+        if (waitpid(pid, &status, 0) != pid || status != 0)
+                fail_msg("%s %s failed", ctl, verb);
 }
 
 /* -- operations --------------------------------------------------------------------------- */

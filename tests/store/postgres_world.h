@@ -39,8 +39,8 @@ int64_t db_int(PGconn *pg, const char *fmt, ...) __attribute__((format(printf, 2
 void db_wait(PGconn *pg, int64_t want, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* The server: "stop immediate", "start", "restart immediate", ... */
-void server(const char *verb);
+/* The server: stop, start, restart; fast or immediate (start: NULL).  Waits until it is done. */
+void server(const char *verb, const char *mode);
 
 /* -- operations --------------------------------------------------------------------------- */
 
