@@ -80,14 +80,15 @@ typedef enum semel_resolve {
         SEMEL_RESOLVE_FORGET = 2        /* a COMPLETED row: let the key run again */
 } semel_resolve;
 
-/* Decide what nobody could know.  Guarded by the attempt that was shown; the token
+/* Decide what nobody could know.  Guarded by the attempt and token that were shown; the token
  * rises, a late holder finds its claim LOST.  Leaves an audit row.
+ * shown   the row as you looked at it, before you looked at the other side.
  * reply   for EXECUTED, or NULL.
  * reason, who   NUL-terminated, reason must not be empty.
  * Errors: SEMEL_ERR_LOST (the row changed since it was shown), SEMEL_ERR_REFUSED (its state or the
  * longest life of a request does not allow it yet: the text says when), SEMEL_ERR_NOT_FOUND. */
-SEMEL_API semel_code semel_keys_resolve(semel_store *st, const unsigned char *id,
-                                        const unsigned char *attempt, semel_resolve what,
+SEMEL_API semel_code semel_keys_resolve(semel_store *st, const semel_key_row *shown,
+                                        semel_resolve what,
                                         const semel_reply *reply, const char *reason,
                                         const char *who, semel_error *err);
 

@@ -256,8 +256,7 @@ static enum command_resolve_kind resolve_kind(semel_resolve what)
         return COMMAND_RESOLVE_EXECUTED;
 }
 
-semel_code semel_keys_resolve(semel_store *st, const unsigned char *id,
-                              const unsigned char *attempt, semel_resolve what,
+semel_code semel_keys_resolve(semel_store *st, const semel_key_row *shown, semel_resolve what,
                               const semel_reply *reply, const char *reason, const char *who,
                               semel_error *err)
 {
@@ -273,8 +272,9 @@ semel_code semel_keys_resolve(semel_store *st, const unsigned char *id,
         store_op_init(&op, STORE_RESOLVE);
         struct command_resolve *resolve = &op.in.resolve.resolve;
         resolve->kind = resolve_kind(what);
-        memcpy(resolve->id.b, id, sizeof resolve->id.b);
-        memcpy(resolve->attempt.b, attempt, sizeof resolve->attempt.b);
+        resolve->id = shown->row.id;
+        resolve->attempt = shown->row.attempt;
+        resolve->token = shown->row.token;
         semel_code code = attempt_new(&resolve->new_attempt, err);
         if (code != SEMEL_OK)
                 return code;

@@ -237,8 +237,7 @@ static int decide(const struct options *o, semel_store *st, const semel_key_row 
                 return code;
         default_who(who, sizeof who);
         if (make_reply(o, &rep, &err) != SEMEL_OK ||
-            semel_keys_resolve(st, semel_key_row_id(row), semel_key_row_attempt(row), what, rep,
-                               option_text(o, OPT_REASON),
+            semel_keys_resolve(st, row, what, rep, option_text(o, OPT_REASON),
                                option_text(o, OPT_WHO) ? option_text(o, OPT_WHO) : who,
                                &err) != SEMEL_OK)
                 code = say_failure(&err);

@@ -350,6 +350,9 @@ enum command_resolve_outcome command_resolve(struct command_row *row, bool exist
                 return COMMAND_RESOLVED; /* issued again: it was done (A7) */
         if (!exists || !command_attempt_eq(&row->attempt, &resolve->attempt))
                 return COMMAND_RESOLVE_CHANGED;
+        /* A claim that lands twice acquires twice with one attempt. */
+        if (resolve->token != 0 && row->token != resolve->token)
+                return COMMAND_RESOLVE_CHANGED;
         enum command_resolve_outcome may = may_resolve(row, resolve->kind, now, ret_wait_us);
         if (may != COMMAND_RESOLVED)
                 return may;

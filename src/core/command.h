@@ -188,6 +188,7 @@ struct command_resolve {
         enum command_resolve_kind kind;
         struct command_id id;
         struct command_attempt attempt;     /* as it was shown */
+        int64_t token;                      /* as it was shown; 0: guarded by the attempt alone */
         struct command_attempt new_attempt; /* random: the late holder must not match (A1) */
 };
 

@@ -161,14 +161,14 @@ static void h62_an_unknown_outcome_holds_until_an_operator_decides(void **state)
         assert_string_equal(semel_key_row_key(row), key);
         semel_reply *verdict = semel_reply_new();
         semel_reply_set_status(verdict, 299);
-        assert_int_equal(semel_keys_resolve(st, id, semel_key_row_attempt(row),
-                                            SEMEL_RESOLVE_NOT_EXECUTED, NULL, "looked", "me", err),
+        assert_int_equal(semel_keys_resolve(st, row, SEMEL_RESOLVE_NOT_EXECUTED, NULL, "looked",
+                                            "me", err),
                          SEMEL_ERR_REFUSED); /* a request may still be under way */
-        assert_int_equal(semel_keys_resolve(st, id, semel_key_row_attempt(row),
-                                            SEMEL_RESOLVE_EXECUTED, verdict, "looked", "me", err),
+        assert_int_equal(semel_keys_resolve(st, row, SEMEL_RESOLVE_EXECUTED, verdict, "looked", "me",
+                                            err),
                          SEMEL_OK);
-        assert_int_equal(semel_keys_resolve(st, id, semel_key_row_attempt(row),
-                                            SEMEL_RESOLVE_EXECUTED, verdict, "looked", "me", err),
+        assert_int_equal(semel_keys_resolve(st, row, SEMEL_RESOLVE_EXECUTED, verdict, "looked", "me",
+                                            err),
                          SEMEL_ERR_LOST);
         assert_int_equal(run(&w, key, "x", &rep), SEMEL_REPLAYED);
         assert_int_equal(semel_reply_status(rep), 299);

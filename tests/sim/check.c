@@ -156,8 +156,13 @@ static void ran(struct world *w, struct ghost *g, const struct store_op *op, con
 
         int64_t until_us = w->boot_us + c->request_us;
         bool past = (in_flight || unknown) && g->claimed_us <= w->boot_us;
-        g->request_until_us = past && g->request_until_us > until_us ? g->request_until_us
-                                                                      : until_us;
+        if (past && g->request_until_us > until_us)
+                cover(w, C_TAKEOVER_SHORTER);
+        else
+                g->request_until_us = until_us;
+        g->request_us = c->request_us;
+        TRANSITION(a->row.request_until_us >= g->request_until_us,
+                   "key %u: claimed, and an earlier request is forgotten", key);
         g->maybe = in_flight || unknown;
         g->claimed_us = w->boot_us;
         g->lease_len_us = c->lease_us;
@@ -255,6 +260,8 @@ static void claim_landed(struct world *w, struct ghost *g, const struct store_op
                 }
                 break;
         }
+        TRANSITION(!own || ans->outcome == COMMAND_RUN, "key %u: a claim that is issued again is %s",
+                   key, command_outcome_name(ans->outcome));
         TRANSITION(own || !a->exists || a->row.state != COMMAND_IN_FLIGHT || !same || !over,
                    "key %u: IN_FLIGHT beyond its lease after a claim", key);
 }
@@ -264,6 +271,13 @@ static void claim_landed(struct world *w, struct ghost *g, const struct store_op
 static void ended(struct world *w, struct ghost *g)
 {
         g->expire_us = w->boot_us + w->wall_offset_us + g->retention_us;
+}
+
+/* Its holder has spoken: whatever of it still lands, it sends no more requests. */
+static void lease_ended(struct world *w, struct ghost *g)
+{
+        g->lease_until_us = w->boot_us;
+        g->request_us = 0;
 }
 
 static void completed(struct world *w, struct ghost *g, const struct store_op *op,
@@ -301,7 +315,7 @@ static void released(struct world *w, struct ghost *g, const struct store_op *op
         } else if (is == COMMAND_IN_FLIGHT) {
                 TRANSITION(was == COMMAND_IN_FLIGHT && g->maybe, "key %u: not released", key);
                 cover(w, C_RELEASE_MAYBE);
-                g->lease_until_us = w->boot_us;
+                lease_ended(w, g);
                 TRANSITION(a->row.lease_until_us <= w->boot_us,
                            "key %u: released, and the lease goes on", key);
         } else {
@@ -321,7 +335,7 @@ static void marked(struct world *w, struct ghost *g, const struct seen *a, uint3
                 cover(w, C_LEASE_ENDED);
                 TRANSITION(a->row.state == COMMAND_IN_FLIGHT && a->row.lease_until_us <= w->boot_us,
                            "key %u: unknown under retry waits for the lease", key);
-                g->lease_until_us = w->boot_us;
+                lease_ended(w, g);
                 g->maybe = true;
                 return;
         }
@@ -330,19 +344,21 @@ static void marked(struct world *w, struct ghost *g, const struct seen *a, uint3
                    command_state_name(a->row.state));
 }
 
-static void extended(struct world *w, struct ghost *g, const struct store_op *op, uint32_t key)
+static void extended(struct world *w, struct ghost *g, const struct store_op *op,
+                     const struct seen *a, uint32_t key)
 {
         TRANSITION(g->row.state == COMMAND_IN_FLIGHT, "key %u: extended a %s row", key,
                    command_state_name(g->row.state));
-        TRANSITION(!ghost_lease_over(w, g) || g->request_until_us > w->boot_us,
+        TRANSITION(!ghost_lease_over(w, g) || g->row.request_until_us > w->boot_us,
                    "key %u: extended when an operator may have looked already", key);
         cover(w, ghost_lease_over(w, g) ? C_EXTENDED_OVER : C_EXTENDED);
         int64_t len_us = op->in.write.write.lease_us;
         g->lease_len_us = len_us;
         g->lease_until_us = w->boot_us + len_us;
-        int64_t request_us = w->boot_us + w->cfg.budget_us + w->cfg.life_us;
-        if (request_us > g->request_until_us)
-                g->request_until_us = request_us;
+        if (w->boot_us + g->request_us > g->request_until_us)
+                g->request_until_us = w->boot_us + g->request_us;
+        TRANSITION(a->row.request_until_us >= g->request_until_us,
+                   "key %u: extended, and its request is not waited for", key);
 }
 
 /* The second table, as "LOST only when somebody else holds it or it has moved on". */
@@ -358,7 +374,7 @@ static bool may_lose(const struct world *w, const struct ghost *g, enum command_
                 return state == COMMAND_COMPLETED;
         case COMMAND_EXTEND:
                 return state != COMMAND_IN_FLIGHT ||
-                       (ghost_lease_over(w, g) && g->request_until_us <= w->boot_us);
+                       (ghost_lease_over(w, g) && g->row.request_until_us <= w->boot_us);
         case COMMAND_MARK_UNKNOWN:
                 return false;
         }
@@ -400,7 +416,7 @@ static void write_landed(struct world *w, struct ghost *g, const struct store_op
                 released(w, g, op, a, key);
                 break;
         case COMMAND_EXTEND:
-                extended(w, g, op, key);
+                extended(w, g, op, a, key);
                 break;
         case COMMAND_MARK_UNKNOWN:
                 marked(w, g, a, key);
@@ -416,9 +432,11 @@ static void resolved(struct world *w, struct ghost *g, const struct command_reso
         enum command_state was = g->row.state;
         bool open = was == COMMAND_UNKNOWN ||
                     (was == COMMAND_IN_FLIGHT && ghost_lease_over(w, g));
-        TRANSITION(g->exists && command_attempt_eq(&g->row.attempt, &r->attempt),
+        TRANSITION(g->exists && command_attempt_eq(&g->row.attempt, &r->attempt) &&
+                           g->row.token == r->token,
                    "key %u: resolved though it had changed since it was shown", key);
-        TRANSITION(a->exists && a->row.token > g->max_token &&
+        TRANSITION(a->exists && a->row.token > g->row.token &&
+                           (w->cfg.same_tokens || a->row.token > g->max_token) &&
                            !command_attempt_eq(&a->row.attempt, &g->row.attempt),
                    "key %u: resolved, and the late holder still matches", key);
         switch (r->kind) {
@@ -493,6 +511,8 @@ static void swept(struct world *w, struct ghost *g, const struct seen *a, uint32
         bool hold = !consents(g->row.policy);
         if (unchanged(g, a)) {
                 TRANSITION(!over || !hold, "key %u: hold, lease over, and still IN_FLIGHT", key);
+                TRANSITION(!over || g->lease_until_us + g->retention_us > w->boot_us,
+                           "key %u: nobody retries, and it is IN_FLIGHT for ever", key);
                 return;
         }
         TRANSITION(over && a->row.state == COMMAND_UNKNOWN, "key %u: the purge pass changed a %s row",

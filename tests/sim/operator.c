@@ -22,7 +22,10 @@ static bool decide(struct world *w, uint32_t key, bool may_forget, struct comman
                 return false;
 
         *resolve = (struct command_resolve){
-                .id = row.id, .attempt = row.attempt, .new_attempt = attempt_new(w)};
+                .id = row.id,
+                .attempt = row.attempt,
+                .token = row.token,
+                .new_attempt = attempt_new(w)};
         if (may_forget && (row.state == COMMAND_COMPLETED || rng_chance(&w->rng, 6))) {
                 resolve->kind = COMMAND_RESOLVE_FORGET; /* not COMPLETED: a slip of the hand */
                 return row.state != COMMAND_COMPLETED || rng_chance(&w->rng, 25);

@@ -228,6 +228,8 @@ static void broken_event(struct simstore *s, uint32_t i)
 static void late_event(struct simstore *s, uint32_t i)
 {
         struct flight *f = s->flights[i];
+        if (rng_chance(s->rng, s->faults.linger))
+                return;
         if (rng_chance(s->rng, s->faults.drop_late))
                 event(s, SIMSTORE_DROPPED, f->op);
         else

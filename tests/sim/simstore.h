@@ -33,6 +33,7 @@ struct simstore_faults {
         uint32_t lose_answer;
         uint32_t give_up;      /* when broken */
         uint32_t drop_late;    /* a late message never lands */
+        uint32_t linger;       /* a late message waits on */
 };
 
 enum simstore_event {

@@ -36,8 +36,7 @@ bool upstream_send(struct world *w, struct worker *wk)
                 struct request *r = &w->requests[i];
                 if (r->used)
                         continue;
-                int64_t life_us = w->quiet ? w->cfg.life_us
-                                           : rng_between(&w->rng, 1, w->cfg.life_us);
+                int64_t life_us = w->quiet ? wk->life_us : rng_between(&w->rng, 1, wk->life_us);
                 *r = (struct request){.used = true,
                                       .key = wk->key,
                                       .window = wk->window,

@@ -63,13 +63,14 @@ void worker_claim(struct world *w, struct worker *wk, uint32_t key, uint8_t fing
         wk->call = ++w->calls;
         wk->key = key;
         wk->verdict = V_NONE;
+        wk->life_us = rng_between(&w->rng, 4, w->cfg.life_us);
         wk->claim = (struct command_claim){
                 .id = key_id(key),
                 .attempt = attempt_new(w),
                 .policy = policy_now(w),
                 .lease_us = w->cfg.lease_us,
                 .retention_us = w->cfg.retention_us,
-                .request_us = w->cfg.budget_us + w->cfg.life_us,
+                .request_us = w->cfg.budget_us + wk->life_us,
         };
         wk->claim.fingerprint.b[0] = fingerprint;
         wk->deadline_us = host_us(w, wk) + w->cfg.budget_us; /* before the submit (A4) */
@@ -153,7 +154,14 @@ static void written(struct world *w, struct worker *wk)
                 cover(w, C_WRITE_AGAIN);
         if (wk->was_paused && op->out.write.outcome == COMMAND_LOST)
                 cover(w, C_WOKE_LOST);
-        go_idle(wk);
+        bool ended = op->in.write.write.kind == COMMAND_COMPLETE ||
+                     op->in.write.write.kind == COMMAND_MARK_UNKNOWN;
+        if (ended && !w->quiet && rng_chance(&w->rng, 10)) {
+                cover(w, C_DEFERRED);
+                write_submit(w, wk, COMMAND_RELEASE);
+        } else {
+                go_idle(wk);
+        }
 }
 
 static bool in_time(const struct world *w, const struct worker *wk)

@@ -126,6 +126,10 @@ static int64_t moment_of(struct world *w)
 
 static void time_passes(struct world *w)
 {
+        if (w->still) {
+                w->still--;
+                return;
+        }
         uint32_t dice = rng_below(&w->rng, 100);
         int64_t to_us = w->boot_us + rng_between(&w->rng, 1, 12);
         if (dice < 40)
@@ -145,6 +149,7 @@ static void wall_steps(struct world *w)
         const struct ghost *g = &w->ghosts[rng_below(&w->rng, w->cfg.keys)];
         if (w->cfg.same_tokens && g->first_token && g->first_token < wall_us && !g->exists) {
                 w->wall_offset_us = g->first_token - w->boot_us;
+                w->still = 4;
                 SAY(w, "the wall clock steps back to the time of an old row");
                 cover(w, C_WALL_BACK);
                 return;
@@ -186,6 +191,8 @@ static void reboot(struct world *w)
 static void step(struct world *w)
 {
         uint32_t dice = rng_below(&w->rng, 1000);
+        if (w->cfg.same_tokens && rng_chance(&w->rng, 6))
+                wall_steps(w);
         if (dice < 420 && simstore_event(w->st))
                 return;
         if (dice < 780) {
@@ -200,7 +207,7 @@ static void step(struct world *w)
                 sweep_pass(w);
         } else if (dice < 990) {
                 w->flipped = !w->flipped;
-        } else if (dice < 997 || w->cfg.same_tokens) {
+        } else if (dice < 997) {
                 wall_steps(w);
         } else if (w->cfg.reboot) {
                 reboot(w);
@@ -263,7 +270,7 @@ static void come_to_rest(struct world *w, uint32_t key)
                 if (g->exists && g->row.state == COMMAND_IN_FLIGHT)
                         advance_to(w, g->lease_until_us);
                 if (g->exists && g->row.state == COMMAND_UNKNOWN && !operator_resolve_now(w, key)) {
-                        advance_to(w, g->request_until_us);
+                        advance_to(w, g->row.request_until_us); /* as the tool says */
                         advance_to(w, g->lease_until_us);
                         MUST(w, operator_resolve_now(w, key),
                              "key %u: UNKNOWN, and an operator cannot resolve it", key);
@@ -312,6 +319,8 @@ static void configure(struct world *w)
                          c->promise == IDEM_FLIP) && rng_chance(r, 40);
         c->wall_steps = rng_chance(r, 20);
         c->same_tokens = rng_chance(r, 10);
+        if (c->same_tokens)
+                c->retention_us = rng_between(r, 30, 120);
         c->reboot = rng_chance(r, 8);
         c->fence = !c->same_tokens && rng_chance(r, 30);
         c->one_request = rng_chance(r, 30);
@@ -320,7 +329,8 @@ static void configure(struct world *w)
                                                      .cut = rng_below(r, 25),
                                                      .lose_answer = rng_below(r, 25),
                                                      .give_up = rng_below(r, 30),
-                                                     .drop_late = rng_below(r, 30)};
+                                                     .drop_late = rng_below(r, 30),
+                                                     .linger = rng_below(r, 90)};
 }
 
 static void begin(struct world *w)

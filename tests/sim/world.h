@@ -101,6 +101,7 @@ struct worker {
         enum verdict verdict;
         struct reply reply;
         uint8_t body[REPLY_BYTES];
+        int64_t life_us; /* the longest life of a request, after it was sent */
         bool extending; /* op is an EXTEND; the phase goes on */
 };
 
@@ -123,7 +124,7 @@ struct ghost {
         int64_t first_token;      /* of the last insert */
         int64_t lease_until_us, lease_len_us; /* of the holder, from the landing of claim and extend */
         int64_t request_until_us; /* of all holders since the last clean start */
-        int64_t claimed_us;
+        int64_t claimed_us, request_us;
         int64_t retention_us, expire_us;
         bool maybe;               /* a holder was taken over, or ended without knowing */
         bool resolved;            /* an operator made the row what it is */
@@ -143,6 +144,7 @@ struct world {
         uint32_t step;
 
         int64_t boot_us, wall_offset_us, stepped_back_us;
+        uint32_t still; /* steps in which no time passes */
         struct sys_clock clock;
         struct store *memory; /* owned by st */
         struct store *st;
@@ -172,6 +174,7 @@ struct world {
         X(TAKEOVER, "takeover")                                                                   \
         X(TAKEOVER_EDGE, "takeover at the first moment after the lease")                          \
         X(BUSY_EDGE, "busy at the last moment of the lease")                                      \
+        X(TAKEOVER_SHORTER, "takeover by one whose request ends before the earlier one's")        \
         X(TAKEOVER_UNKNOWN, "takeover from UNKNOWN (idempotent)")                                 \
         X(REFUSED_ROW, "takeover refused by the row's policy alone")                              \
         X(REFUSED_CALLER, "takeover refused by the caller's policy alone")                        \
@@ -190,6 +193,7 @@ struct world {
         X(SELF_RESOLVED, "late complete on UNKNOWN")                                              \
         X(FREED_UNKNOWN, "late \"not executed\" on UNKNOWN")                                      \
         X(MARKED, "marked unknown")                                                               \
+        X(DEFERRED, "a release behind a completion or a mark, as deferred calls do")              \
         X(LEASE_ENDED, "outcome unknown under retry: the lease ended")                            \
         X(RELEASE_MAYBE, "release after a takeover: the row stays")                               \
         X(RELEASED, "released")                                                                   \
@@ -228,6 +232,8 @@ enum cover {
 #undef X
         COVER_COUNT
 };
+
+_Static_assert(COVER_COUNT <= 64, "world.seen has one bit for each");
 
 static inline void cover(struct world *w, enum cover c)
 {

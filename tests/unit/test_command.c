@@ -273,6 +273,10 @@ static void a5b_resolve_is_guarded(void **state)
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
                          COMMAND_RESOLVE_CHANGED);
         res.attempt.b[0] ^= 1;
+        res.token = 6; /* the same attempt, acquired twice by a claim that landed twice */
+        assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
+                         COMMAND_RESOLVE_CHANGED);
+        res.token = 7;
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVED);
         assert_int_equal(row.state, COMMAND_FREE);
         assert_int_equal(row.token, 8);
@@ -282,6 +286,7 @@ static void a5b_resolve_is_guarded(void **state)
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
                          COMMAND_RESOLVE_CHANGED); /* shown before it changed */
         res.attempt = row.attempt;
+        res.token = row.token;
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVE_STATE);
 }
 
