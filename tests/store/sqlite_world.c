@@ -4,6 +4,7 @@
  */
 #include "sqlite_world.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,6 +159,27 @@ semel_code op_write(struct store *st, struct store_op *op, enum command_write_ki
         op->in.write.reply = (struct store_reply){.status = 201, .body = body};
         store_wait(st, op);
         return op->err.code;
+}
+
+static void count_done(struct store_op *op)
+{
+        ++*(size_t *)op->arg;
+}
+
+void ops_wait(struct store *st, struct store_op *ops, size_t n)
+{
+        size_t done = 0;
+        for (size_t i = 0; i < n; i++) {
+                ops[i].arg = &done;
+                ops[i].done = count_done;
+                store_submit(st, &ops[i]);
+        }
+        while (done < n) {
+                struct pollfd pfd = {.fd = st->vt->fd(st), .events = st->vt->events(st)};
+                (void)poll(&pfd, 1, 20);
+                st->vt->step(st);
+        }
+        assert_int_equal(done, n);
 }
 
 enum command_outcome try_claim(struct store *st, const struct command_claim *claim)

@@ -50,6 +50,8 @@ struct command_claim claim_of(unsigned n, bool retry); /* a fresh attempt each t
 semel_code op_claim(struct store *st, struct store_op *op, const struct command_claim *claim);
 semel_code op_write(struct store *st, struct store_op *op, enum command_write_kind kind,
                     const struct command_claim *claim, int64_t token, struct span body);
+/* Submit all, wait until all are done (each `done` is called once). */
+void ops_wait(struct store *st, struct store_op *ops, size_t n);
 /* Claim for the answer alone. */
 enum command_outcome try_claim(struct store *st, const struct command_claim *claim);
 /* Claim and complete; fails the test when it does not RUN. */

@@ -65,22 +65,25 @@ static semel_code create_all(struct sqlite_session *ses, const struct sys_clock 
         return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
 }
 
-/* In the transaction: the tables are there; are they ours, and of this boot? */
-static semel_code check_all(struct sqlite_session *ses, const struct sys_clock *clock,
-                            const struct sqlite_boot_id *boot_id,
-                            bool (*foreign_is_alive)(void *arg), void *arg, semel_error *err)
+/* In a transaction: tables of our version, and the mark. */
+static semel_code load_all(struct sqlite_session *ses, semel_error *err)
 {
         int64_t version = 0;
         int rc = query_int64(ses->db, sql_sqlite_select_version, &version);
         if (rc != SQLITE_OK)
                 return sqlite_error(ses->db, rc, ses->name, err);
         semel_code code = schema_check_version(ses->name, version, err);
-        if (code == SEMEL_OK)
-                code = session_load_mark(ses, err);
-        if (code != SEMEL_OK)
+        return code == SEMEL_OK ? session_load_mark(ses, err) : code;
+}
+
+/* In the write transaction: the tables are there; are they of this boot? */
+static semel_code adopt_all(struct sqlite_session *ses, const struct sys_clock *clock,
+                            const struct sqlite_boot_id *boot_id,
+                            bool (*foreign_is_alive)(void *arg), void *arg, semel_error *err)
+{
+        semel_code code = load_all(ses, err);
+        if (code != SEMEL_OK || memcmp(ses->mark.boot_id.b, boot_id->b, sizeof boot_id->b) == 0)
                 return code;
-        if (memcmp(ses->mark.boot_id.b, boot_id->b, sizeof boot_id->b) == 0)
-                return SEMEL_OK;
         if (foreign_is_alive && foreign_is_alive(arg))
                 return err_set(err, SEMEL_ERR_UNSAFE,
                                "%s is held open by a machine with another boot id, and their "
@@ -89,8 +92,21 @@ static semel_code check_all(struct sqlite_session *ses, const struct sys_clock *
         sqlite_mark_reboot(&ses->mark, boot_id, clock->boot_us(clock->arg),
                            clock->wall_us(clock->arg));
         ses->mark_changed = true;
-        rc = session_save_mark(ses);
+        int rc = session_save_mark(ses);
         return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
+}
+
+/* Is all there already?  Asked without the write lock, which others may have for long. */
+static bool is_ready(struct sqlite_session *ses, const struct sqlite_boot_id *boot_id)
+{
+        int64_t have = 0;
+        if (session_run(ses, SQL_BEGIN_READ) != SQLITE_OK)
+                return false;
+        bool ready = query_int64(ses->db, sql_sqlite_select_tables, &have) == SQLITE_OK && have &&
+                     load_all(ses, NULL) == SEMEL_OK &&
+                     memcmp(ses->mark.boot_id.b, boot_id->b, sizeof boot_id->b) == 0;
+        session_rollback(ses);
+        return ready;
 }
 
 semel_code schema_ensure(sqlite3 *db, const char *name, const struct sys_clock *clock,
@@ -105,14 +121,17 @@ semel_code schema_ensure(sqlite3 *db, const char *name, const struct sys_clock *
         session_init(&ses, db, name);
         int64_t have = 0;
         semel_code code = SEMEL_OK;
-        int rc = session_run(&ses, SQL_BEGIN_IMMEDIATE);
+        int rc = SQLITE_OK;
+        if (is_ready(&ses, boot_id))
+                goto out;
+        rc = session_run(&ses, SQL_BEGIN_IMMEDIATE);
         if (rc == SQLITE_OK)
                 rc = query_int64(db, sql_sqlite_select_tables, &have);
         if (rc != SQLITE_OK) {
                 code = sqlite_error(db, rc, name, err);
                 goto out;
         }
-        code = have ? check_all(&ses, clock, boot_id, foreign_is_alive, arg, err)
+        code = have ? adopt_all(&ses, clock, boot_id, foreign_is_alive, arg, err)
                     : create_all(&ses, clock, boot_id, err);
         if (code != SEMEL_OK)
                 goto out;

@@ -161,6 +161,7 @@ static int wait_for_lock(void *arg, int tries)
 static const char session_settings[] = "PRAGMA synchronous=FULL;"
                                        "PRAGMA temp_store=MEMORY;"
                                        "PRAGMA cache_size=-16000;"
+                                       "PRAGMA journal_size_limit=67108864;"
                                        "PRAGMA trusted_schema=OFF";
 
 /* The file stays in WAL mode; the change to it wants the file for itself, once. */
@@ -221,8 +222,10 @@ int session_run(struct sqlite_session *ses, enum sqlite_sql which)
         if (!stmt)
                 return sqlite3_extended_errcode(ses->db);
         int rc = sqlite3_step(stmt);
+        bool ok = rc == SQLITE_DONE || rc == SQLITE_ROW;
         (void)sqlite3_reset(stmt);
-        return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+        /* A caller's connection may not have extended codes switched on. */
+        return ok ? SQLITE_OK : sqlite3_extended_errcode(ses->db);
 }
 
 void bind_span(sqlite3_stmt *stmt, int at, struct span s)
@@ -307,6 +310,15 @@ void session_rollback(struct sqlite_session *ses)
                 (void)session_run(ses, SQL_ROLLBACK);
 }
 
+/* Somebody put another file in its place (a restored backup): what is written here is lost, and
+ * whoever opens the path now does not see our claims. */
+static bool was_replaced(const struct sqlite_session *ses)
+{
+        int moved = 0;
+        return sqlite3_file_control(ses->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+               moved;
+}
+
 semel_code session_begin(struct sqlite_session *ses, enum sqlite_sql begin,
                          const struct sys_clock *clock, const struct sqlite_boot_id *boot_id,
                          semel_error *err)
@@ -318,6 +330,11 @@ semel_code session_begin(struct sqlite_session *ses, enum sqlite_sql begin,
                 code = err_set(err, SEMEL_ERR_UNSAFE,
                                "%s is in use by another machine too, and their clocks cannot be "
                                "compared: use one machine, or PostgreSQL",
+                               ses->name);
+        if (code == SEMEL_OK && was_replaced(ses))
+                code = err_set(err, SEMEL_ERR_UNSAFE,
+                               "%s was moved or replaced while it was open: start all programs that "
+                               "use it anew",
                                ses->name);
         if (code != SEMEL_OK) {
                 session_rollback(ses);

@@ -71,7 +71,8 @@ sqlite3_stmt *session_stmt(struct sqlite_session *ses, enum sqlite_sql which);
 int session_run(struct sqlite_session *ses, enum sqlite_sql which);
 
 /* Begin, read the mark, take the time.  On failure no transaction is open.
- * SEMEL_ERR_UNSAFE: the file is in use in another boot.  SEMEL_ERR_SCHEMA: it is another version. */
+ * SEMEL_ERR_UNSAFE: the file is in use in another boot, or it is no longer the one at its path.
+ * SEMEL_ERR_SCHEMA: it is another version. */
 semel_code session_begin(struct sqlite_session *ses, enum sqlite_sql begin,
                          const struct sys_clock *clock, const struct sqlite_boot_id *boot_id,
                          semel_error *err);

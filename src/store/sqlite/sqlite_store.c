@@ -233,7 +233,6 @@ static void store_free(struct sqlite_store *s)
         (void)pthread_cond_destroy(&s->w.wake);
         (void)pthread_mutex_destroy(&s->w.mu);
         free(s->w.path);
-        free(s->w.vfs);
         free(s);
 }
 
@@ -328,10 +327,8 @@ semel_code sqlite_store_open_with(const char *url, const struct store_env *env,
                 w->boot_id = *hooks->boot_id;
         else if (code == SEMEL_OK)
                 code = sqlite_boot_id_read(&w->boot_id, err);
-        if (code == SEMEL_OK && hooks->vfs && !(w->vfs = strdup(hooks->vfs)))
-                code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a SQLite store");
         if (code == SEMEL_OK)
-                code = sqlite_open_file(w->path, w->clock, &w->boot_id, w->vfs, &w->ses, &w->gate,
+                code = sqlite_open_file(w->path, w->clock, &w->boot_id, hooks->vfs, &w->ses, &w->gate,
                                         err);
         if (code != SEMEL_OK)
                 goto fail;

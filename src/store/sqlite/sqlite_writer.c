@@ -11,12 +11,23 @@
 #include "core/limits.h"
 #include "store/sqlite/sqlite_ops.h"
 
-/* Between two tries after a COMMIT without an answer, or to open the file anew. */
+/* Between two tries after a COMMIT without an answer. */
 #define RETRY_US (20 * MS)
 /* Orphans are tried this often while nothing else is written. */
 #define ORPHAN_RETRY_US (1 * SECOND)
-/* Nobody polls faster than this in a closing store that another connection locks out. */
-enum { CLOSING_LOCKED_TRIES = 10 };
+enum {
+        /* SQLite mostly waits by itself (session_open); where it does not, this keeps the thread from
+         * turning in circles. */
+        LOCKED_NAP_US = 1000,
+        /* So often a closing store asks for a lock that others hold. */
+        CLOSING_LOCKED_TRIES = 10,
+};
+
+static void nap_us(long us)
+{
+        const struct timespec ts = {.tv_nsec = us * 1000};
+        (void)nanosleep(&ts, NULL);
+}
 
 /* -- answers ------------------------------------------------------------------------------ */
 
@@ -59,12 +70,13 @@ static void fail_all(struct writer *w, struct op_list *ops, const semel_error *e
         writer_deliver(w, &failed);
 }
 
-/* Nobody knows what became of them: again, with the same attempts (A7). */
+/* Nobody knows what became of them: again, with the same attempts (A7).  On the same connection: it
+ * writes the same place of the WAL again.  A new one might read back what the failed fsync left in
+ * memory only, and would build on it. */
 static void doubt_all(struct writer *w, struct op_list *ops)
 {
         for (struct store_op *op = ops->first; op; op = op->next)
                 op->stage = STAGE_IN_DOUBT;
-        w->broken = true;
         (void)pthread_mutex_lock(&w->mu);
         ops_append(&w->doubt, ops);
         w->doubt_at_us = clock_boot_us() + RETRY_US;
@@ -75,6 +87,9 @@ static void doubt_all(struct writer *w, struct op_list *ops)
 
 static bool run_op(struct writer *w, struct store_op *op)
 {
+        /* What was in doubt is answered only behind an fsync of our own, even if it is found there. */
+        if (op->stage == STAGE_IN_DOUBT)
+                w->ses.mark_changed = true;
         if (op->tries++ > 0)
                 sqlite_op_reset(op);
         else
@@ -130,6 +145,17 @@ static semel_code begin(struct writer *w, semel_error *err)
         return session_begin(&w->ses, SQL_BEGIN_IMMEDIATE, w->clock, &w->boot_id, err);
 }
 
+/* Somebody else was faster: back to the front of their queue, until their deadlines. */
+static void requeue(struct writer *w, struct op_list *queue, struct op_list *ops)
+{
+        (void)pthread_mutex_lock(&w->mu);
+        ops_append(ops, queue);
+        *queue = *ops;
+        w->locked_out = true;
+        (void)pthread_mutex_unlock(&w->mu);
+        *ops = (struct op_list){0};
+}
+
 static void run_group(struct writer *w, struct op_list *ops);
 
 static void run_first(struct writer *w, struct op_list *ops, size_t n)
@@ -140,6 +166,8 @@ static void run_first(struct writer *w, struct op_list *ops, size_t n)
                 return;
         if (begin(w, &err) == SEMEL_OK)
                 run_group(w, &head);
+        else if (err.code == SEMEL_ERR_BUSY)
+                requeue(w, &w->writes, &head);
         else
                 fail_all(w, &head, &err);
 }
@@ -165,8 +193,6 @@ static void run_group(struct writer *w, struct op_list *ops)
                 }
                 semel_error err;
                 (void)err_copy(&err, &ops->first->err);
-                if (err.code == SEMEL_ERR_STORE_DOWN)
-                        w->broken = true;
                 fail_all(w, ops, &err);
                 return;
         }
@@ -221,18 +247,6 @@ static struct op_list take_group(struct writer *w)
         return ops;
 }
 
-/* After an error of the disk the connection is not used again. */
-static semel_code session_ready(struct writer *w, semel_error *err)
-{
-        if (!w->broken)
-                return SEMEL_OK;
-        session_close(&w->ses);
-        semel_code code = session_open(&w->ses, w->path, w->vfs, err);
-        if (code == SEMEL_OK)
-                w->broken = false;
-        return code;
-}
-
 static void fail_group(struct writer *w, const semel_error *err)
 {
         struct op_list ops = take_group(w);
@@ -243,16 +257,15 @@ static void fail_group(struct writer *w, const semel_error *err)
 static bool begin_group(struct writer *w)
 {
         semel_error err = {0};
-        if (session_ready(w, &err) == SEMEL_OK && begin(w, &err) == SEMEL_OK)
+        if (begin(w, &err) == SEMEL_OK)
                 return true;
         if (err.code == SEMEL_ERR_BUSY) {
                 (void)pthread_mutex_lock(&w->mu);
                 w->locked_out = true; /* they stay in the queue, until their deadlines */
                 (void)pthread_mutex_unlock(&w->mu);
+                nap_us(LOCKED_NAP_US);
                 return false;
         }
-        if (err.code == SEMEL_ERR_STORE_DOWN)
-                w->broken = true;
         fail_group(w, &err);
         return false;
 }
@@ -281,9 +294,12 @@ static void serve_reads(struct writer *w)
         if (!ops.first)
                 return;
         semel_error err = {0};
-        semel_code code = session_ready(w, &err);
-        if (code == SEMEL_OK)
-                code = session_begin(&w->ses, SQL_BEGIN_READ, w->clock, &w->boot_id, &err);
+        semel_code code = session_begin(&w->ses, SQL_BEGIN_READ, w->clock, &w->boot_id, &err);
+        if (code == SEMEL_ERR_BUSY) {
+                requeue(w, &w->reads, &ops);
+                nap_us(LOCKED_NAP_US);
+                return;
+        }
         if (code != SEMEL_OK) {
                 fail_all(w, &ops, &err);
                 return;
@@ -307,16 +323,14 @@ static void serve_orphans(struct writer *w)
                 (void)pthread_mutex_unlock(&w->mu);
                 if (!orphan)
                         break;
-                ok = session_ready(w, &err) == SEMEL_OK && begin(w, &err) == SEMEL_OK;
+                ok = begin(w, &err) == SEMEL_OK;
                 if (ok) {
                         enum row_result result =
                                 sqlite_undo_claim(&w->ses, &orphan->claim, &orphan->label, &err);
+                        w->ses.mark_changed = true; /* see run_op */
                         ok = result != ROW_FAILED && result != ROW_NO_MEMORY &&
-                             session_save_mark(&w->ses) == SQLITE_OK;
-                        if (ok && session_run(&w->ses, SQL_COMMIT) != SQLITE_OK) {
-                                ok = false;
-                                w->broken = true;
-                        }
+                             session_save_mark(&w->ses) == SQLITE_OK &&
+                             session_run(&w->ses, SQL_COMMIT) == SQLITE_OK;
                         session_rollback(&w->ses);
                 }
                 if (ok) {

@@ -14,8 +14,8 @@
  *    an operation fails         rolled back; the ones before it, itself, and the ones behind it run again
  *                               in transactions of their own: one bad operation fails alone (B4)
  *    COMMIT says full           rolled back; the halves run again: what fits is done
- *    COMMIT says anything else  nobody knows: rolled back, connection opened anew, and the same operations
- *                               are issued again (same attempts) until their deadlines (A7)
+ *    COMMIT says anything else  nobody knows: rolled back, and the same operations are issued again (same
+ *                               attempts) until their deadlines (A7)
  */
 #ifndef STORE_SQLITE_WRITER_H
 #define STORE_SQLITE_WRITER_H
@@ -36,8 +36,6 @@ struct writer {
         const struct sys_clock *clock;
         struct sqlite_boot_id boot_id;
         char *path;
-        char *vfs;
-        int max_page_count;
         int efd;
 
         pthread_mutex_t mu; /* guards the following */
@@ -57,7 +55,6 @@ struct writer {
         /* the writer thread's own */
         struct sqlite_session ses;
         struct sqlite_gate gate;
-        bool broken; /* the connection must be opened anew */
         int64_t orphans_at_us;
 };
 

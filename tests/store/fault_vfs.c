@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fault_vfs: see fault_vfs.h.
+ *
+ * A WAL file is opened by the default VFS; only its table of methods is exchanged for a copy in which
+ * xWrite and xSync are ours, and ours call the original.
+ */
+#include "fault_vfs.h"
+
+#include <sqlite3.h>
+#include <stddef.h>
+#include <time.h>
+
+struct fault fault;
+
+static sqlite3_vfs vfs;
+static sqlite3_io_methods wal_methods;
+static const sqlite3_io_methods *original;
+
+static bool take(atomic_int *count)
+{
+        int n = atomic_load(count);
+        while (n != 0) {
+                int left = n > 0 ? n - 1 : n;
+                if (atomic_compare_exchange_weak(count, &n, left)) {
+                        atomic_fetch_add(&fault.seen, 1);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static int wal_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 at)
+{
+        int from = atomic_load(&fault.big_writes_from);
+        if ((from == 0 || at + n > from) && take(&fault.writes))
+                return atomic_load(&fault.write_code);
+        return original->xWrite(file, p, n, at);
+}
+
+static int wal_sync(sqlite3_file *file, int flags)
+{
+        const struct timespec nap = {.tv_nsec = 1000000};
+        atomic_fetch_add(&fault.synced, 1);
+        while (atomic_load(&fault.hang))
+                (void)nanosleep(&nap, NULL);
+        int rc = original->xSync(file, flags);
+        /* the bytes are there: what fails is only the answer, which is the worst case */
+        return take(&fault.syncs) ? SQLITE_IOERR_FSYNC : rc;
+}
+
+static int fault_open(sqlite3_vfs *self, const char *name, sqlite3_file *file, int flags,
+                      int *ret_flags)
+{
+        sqlite3_vfs *base = self->pAppData;
+        int rc = base->xOpen(base, name, file, flags, ret_flags);
+        if (rc == SQLITE_OK && (flags & SQLITE_OPEN_WAL) && file->pMethods) {
+                if (!original) {
+                        original = file->pMethods;
+                        wal_methods = *original;
+                        wal_methods.xWrite = wal_write;
+                        wal_methods.xSync = wal_sync;
+                }
+                file->pMethods = &wal_methods;
+        }
+        return rc;
+}
+
+void fault_vfs_register(void)
+{
+        sqlite3_vfs *base = sqlite3_vfs_find(NULL);
+        if (sqlite3_vfs_find(FAULT_VFS))
+                return;
+        vfs = *base;
+        vfs.zName = FAULT_VFS;
+        vfs.pAppData = base;
+        vfs.xOpen = fault_open;
+        (void)sqlite3_vfs_register(&vfs, 0);
+}
+
+void fault_clear(void)
+{
+        atomic_store(&fault.syncs, 0);
+        atomic_store(&fault.writes, 0);
+        atomic_store(&fault.big_writes_from, 0);
+        atomic_store(&fault.hang, false);
+        atomic_store(&fault.seen, 0);
+        atomic_store(&fault.synced, 0);
+}
