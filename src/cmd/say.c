@@ -18,6 +18,7 @@ void say_quiet(bool quiet)
 }
 
 /* One write, so that ten processes with one log keep their lines whole. */
+__attribute__((format(printf, 1, 0)))
 static void say(const char *fmt, va_list ap)
 {
         char line[1200] = "semel: ";

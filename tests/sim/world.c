@@ -13,6 +13,7 @@
 
 /* -- telling --------------------------------------------------------------------------- */
 
+__attribute__((format(printf, 2, 0)))
 static void line(const struct world *w, const char *fmt, va_list ap)
 {
         printf("%4u  t=%-7lld ", w->step, (long long)w->boot_us);

@@ -5,6 +5,7 @@
  */
 #include "table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/http1_parse.h"
@@ -76,8 +77,8 @@ static void every_error_has_a_name_and_a_sentence(void **state)
         for (int e = 0; e < HTTP1_ERRORS; e++) {
                 const struct http1_error_entry *entry = http1_error_entry((enum http1_error)e);
                 assert_true(entry->name[0] && entry->text[0]);
-                char mark[64] = "!";
-                strcat(mark, entry->name);
+                char mark[64];
+                (void)snprintf(mark, sizeof mark, "!%s", entry->name);
                 bool seen = e == HTTP1_OK;
                 for (int t = 0; t < 2; t++)
                         for (const struct row *row = tables[t]; row->name; row++)
