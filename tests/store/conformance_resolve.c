@@ -170,6 +170,54 @@ static void a5b_an_earlier_holders_request_may_still_travel(struct cf *c)
                          COMMAND_RESOLVED);
 }
 
+/* Found by search: an operator looked when all was over; the holder woke, extended and executed;
+ * then the operator's "not executed" came. */
+static void a5b_no_extension_comes_after_an_operators_look(struct cf *c)
+{
+        struct command_claim claim = cf_claim_of(c, cf_id(1), 1, cf_hold);
+        claim.request_us = 3 * CF_LEASE_US;
+        int64_t token = cf_claim(c, c->a, &claim).token;
+        cf_advance(c, CF_LEASE_US + SECOND); /* the lease is over, the request may still travel */
+        assert_int_equal(
+                cf_write(c, c->a, COMMAND_EXTEND, cf_id(1), token, claim.attempt).outcome,
+                COMMAND_DONE);
+        struct command_row row = cf_row(c, cf_id(1));
+        assert_true(row.request_until_us >= row.lease_until_us + 2 * CF_LEASE_US -
+                                                    c->target->slack_us);
+        cf_advance(c, 4 * CF_LEASE_US);
+        assert_int_equal(
+                cf_write(c, c->a, COMMAND_EXTEND, cf_id(1), token, claim.attempt).outcome,
+                COMMAND_LOST);
+        assert_int_equal(cf_resolve(c, c->b, COMMAND_RESOLVE_NOT_EXECUTED, cf_id(1), claim.attempt),
+                         COMMAND_RESOLVED);
+}
+
+/* The answer to an operator's verdict was lost: the same verdict again, with the same nonce. */
+static void a7_a_repeated_verdict_is_done_already(struct cf *c)
+{
+        struct command_row row = stuck_row(c, cf_id(1));
+        struct command_attempt fresh = cf_attempt(c);
+        struct command_row first = {0};
+        for (int i = 0; i < 3; i++) {
+                struct store_op op;
+                cf_op_resolve(&op, COMMAND_RESOLVE_EXECUTED, cf_id(1), row.attempt, fresh);
+                cf_do(c, i % 2 ? c->a : c->b, &op);
+                cf_ok(&op);
+                assert_int_equal(op.out.resolve.outcome, COMMAND_RESOLVED);
+                store_op_release(&op);
+                struct command_row now = cf_row(c, cf_id(1));
+                if (i == 0)
+                        first = now;
+                cf_expect_row(c, "resolved again", &first, &now);
+        }
+        expect_replay(c, cf_id(1), 200, span_str("by hand"));
+        if (c->target->audit_count)
+                assert_int_equal(c->target->audit_count(c->target->arg, &row.id,
+                                                        span_str("looked at the bank's site"),
+                                                        span_str("ada")),
+                                 1);
+}
+
 static void forget_is_for_completed_only(struct cf *c)
 {
         struct command_claim claim = cf_claim_of(c, cf_id(1), 1, cf_hold);
@@ -252,6 +300,9 @@ const struct cf_test cf_tests_resolve[] = {
         {"a5b_a_marked_row_waits_for_its_lease_too", a5b_a_marked_row_waits_for_its_lease_too},
         {"a5b_an_earlier_holders_request_may_still_travel",
          a5b_an_earlier_holders_request_may_still_travel},
+        {"a5b_no_extension_comes_after_an_operators_look",
+         a5b_no_extension_comes_after_an_operators_look},
+        {"a7_a_repeated_verdict_is_done_already", a7_a_repeated_verdict_is_done_already},
         {"forget_is_for_completed_only", forget_is_for_completed_only},
         {"a5b_of_two_operators_one_decides", a5b_of_two_operators_one_decides},
         {"a5b_every_decision_leaves_one_audit_row", a5b_every_decision_leaves_one_audit_row},
