@@ -72,6 +72,11 @@ def seeds_http1_reply():
         yield name, bytes([len(fields[1]) // 2 % 256, 12 | head]) + fields[1]
 
 
+def seeds_jcs():
+    for name, fields in [*rows("jcs.txt"), *rows("jcs_numbers.txt")]:
+        yield name, bytes([len(fields[0]) // 2 % 256, 4]) + fields[0]
+
+
 TARGETS = {name[len("seeds_"):]: fn for name, fn in globals().items() if name.startswith("seeds_")}
 
 

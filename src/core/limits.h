@@ -54,6 +54,11 @@ enum {
         /* Interim (1xx) replies before the final one: each is a head that we read for nothing. */
         LIMIT_HTTP_INTERIM = 16,
 
+        /* JSON in canonical form: deeper than any real document, and 17 digits say all that a number can
+         * hold.  Past either, the body is compared as bytes. */
+        LIMIT_JSON_DEPTH = 64,
+        LIMIT_JSON_NUMBER_BYTES = 256,
+
         /* One purge or list step: short transactions, so that nobody waits behind them. */
         LIMIT_SWEEP_ROWS = 500,
 };
