@@ -12,6 +12,8 @@
     pg_url      its URL
     sqlite_url  URL of a SQLite file that does not exist yet
     store_url   each test runs twice: on SQLite, and on PostgreSQL after `semel migrate`
+    pg_store_url  a fresh database on `pg`, migrated
+    start_shop  start_shop(url, 'reserve', work_ms=300) -> a running support.shop.Shop
 
 A missing program or server is an error, never a skip.  Tests wait by wait_until(), never by time.
 """
@@ -25,6 +27,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from support import Binaries, Postgres, Processes  # noqa: E402
+from support.shop import Shop  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True, hookwrapper=True)
@@ -97,11 +100,18 @@ def sqlite_url(tmp):
     return f'sqlite:{tmp}/semel.db'
 
 
+@pytest.fixture
+def pg_store_url(semel, pg_url):
+    r = semel('migrate', '--db', pg_url)
+    assert r.returncode == 0, r.logs()
+    return pg_url
+
+
 @pytest.fixture(params=['sqlite', 'postgres'])
 def store_url(request):
-    if request.param == 'sqlite':
-        return request.getfixturevalue('sqlite_url')
-    url = request.getfixturevalue('pg_url')
-    r = request.getfixturevalue('semel')('migrate', '--db', url)
-    assert r.returncode == 0, r.logs()
-    return url
+    return request.getfixturevalue('sqlite_url' if request.param == 'sqlite' else 'pg_store_url')
+
+
+@pytest.fixture
+def start_shop(procs, build):
+    return lambda url, mode='reserve', **options: Shop(procs, build.shop, url, mode, **options)
