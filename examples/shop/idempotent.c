@@ -214,7 +214,7 @@ static semel_reply *run_naive(struct call *call, const char *key, const char *re
         if (execute_alone(call, rec.reply) != SEMEL_EFFECT_DONE)
                 return rec.reply;
         p = semel_reply_body(rec.reply, &n);
-        body = strndup(p, n);
+        body = n ? strndup(p, n) : strdup("");
         snprintf(status, sizeof status, "%d", semel_reply_status(rec.reply));
         if (body)
                 naive_run(call, NAIVE_STORE, (const char *[]){key, request, body, status}, NULL,
