@@ -3,7 +3,7 @@
  * db_sqlite: the shop's tables in a SQLite file.
  *
  * One writer at a time is SQLite's own rule.  Inside this process the writers of mode transaction
- * queue on a mutex, because SQLite's own waiting is polling; between processes its busy
+ * queue on a condition, because SQLite's own waiting is polling; between processes its busy
  * timeout decides.
  */
 #include <pthread.h>
@@ -20,14 +20,16 @@
 enum { BUSY_MS = 5000 }; /* for a write outside run_once */
 
 struct sqlite_db {
-        pthread_mutex_t writer;
+        pthread_mutex_t lock;
+        pthread_cond_t written; /* the writer has ended */
+        bool writing;           /* somebody in this process is the writer */
         char path[];
 };
 
 struct sqlite_db_conn {
         struct db_conn head;
         sqlite3 *lite;
-        bool writing; /* holds the mutex */
+        bool writing; /* it is the writer */
         sqlite3_stmt *stmts[DB_STATEMENTS];
 };
 
@@ -51,14 +53,59 @@ static struct sqlite_db_conn *own(struct db_conn *conn)
         return (struct sqlite_db_conn *)conn;
 }
 
+static struct timespec deadline_in(int64_t ms)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_sec += ms / 1000;
+        t.tv_nsec += ms % 1000 * 1000000;
+        if (t.tv_nsec >= 1000000000) {
+                t.tv_sec++;
+                t.tv_nsec -= 1000000000;
+        }
+        return t;
+}
+
+static int64_t ms_until(const struct timespec *end)
+{
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (end->tv_sec - now.tv_sec) * 1000 + (end->tv_nsec - now.tv_nsec) / 1000000;
+}
+
+/* Become this process's writer.  false: the one before it did not end in time. */
+static bool writer_enter(struct sqlite_db_conn *c, const struct timespec *end)
+{
+        struct sqlite_db *priv = db_private(c->head.db);
+        int rc = 0;
+        pthread_mutex_lock(&priv->lock);
+        while (priv->writing && rc == 0)
+                rc = pthread_cond_clockwait(&priv->written, &priv->lock, CLOCK_MONOTONIC, end);
+        if (!priv->writing)
+                c->writing = priv->writing = true;
+        pthread_mutex_unlock(&priv->lock);
+        return c->writing;
+}
+
+static void writer_leave(struct sqlite_db_conn *c)
+{
+        struct sqlite_db *priv = db_private(c->head.db);
+        if (!c->writing)
+                return;
+        c->writing = false;
+        pthread_mutex_lock(&priv->lock);
+        priv->writing = false;
+        pthread_cond_signal(&priv->written);
+        pthread_mutex_unlock(&priv->lock);
+}
+
 static void db_lite_disconnect(struct db_conn *conn)
 {
         struct sqlite_db_conn *c = own(conn);
         for (int i = 0; i < DB_STATEMENTS; i++)
                 sqlite3_finalize(c->stmts[i]);
         sqlite3_close(c->lite);
-        if (c->writing)
-                pthread_mutex_unlock(&((struct sqlite_db *)db_private(conn->db))->writer);
+        writer_leave(c);
         free(c);
 }
 
@@ -122,7 +169,8 @@ static bool db_lite_open(struct db *db, char *why)
                 goto out;
         }
         memcpy(priv->path, path, n);
-        pthread_mutex_init(&priv->writer, NULL);
+        pthread_mutex_init(&priv->lock, NULL);
+        pthread_cond_init(&priv->written, NULL);
         db_set_private(db, priv);
         lite = lite_open(priv->path, why);
         if (!lite)
@@ -147,7 +195,8 @@ static void db_lite_close(struct db *db)
         struct sqlite_db *priv = db_private(db);
         if (!priv)
                 return;
-        pthread_mutex_destroy(&priv->writer);
+        pthread_cond_destroy(&priv->written);
+        pthread_mutex_destroy(&priv->lock);
         free(priv);
 }
 
@@ -211,40 +260,23 @@ static enum db_result lite_exec(struct sqlite_db_conn *c, const char *sql)
         return sqlite3_exec(c->lite, sql, NULL, NULL, NULL) == SQLITE_OK ? DB_OK : lite_failed(c);
 }
 
-static void lite_unlock(struct sqlite_db_conn *c)
-{
-        struct sqlite_db *priv = db_private(c->head.db);
-        c->writing = false;
-        pthread_mutex_unlock(&priv->writer);
-}
-
 static enum db_result db_lite_begin(struct db_conn *conn, int64_t wait_ms)
 {
         struct sqlite_db_conn *c = own(conn);
-        struct sqlite_db *priv = db_private(conn->db);
-        struct timespec now, until;
+        struct timespec end = deadline_in(wait_ms);
         enum db_result result;
         int64_t left_ms;
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += wait_ms / 1000;
-        until.tv_nsec += wait_ms % 1000 * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-                until.tv_sec++;
-                until.tv_nsec -= 1000000000;
-        }
-        if (pthread_mutex_clocklock(&priv->writer, CLOCK_MONOTONIC, &until) != 0) {
+        if (!writer_enter(c, &end)) {
                 snprintf(conn->why, sizeof conn->why, "another command is writing");
                 return DB_BUSY;
         }
-        c->writing = true;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        left_ms = (until.tv_sec - now.tv_sec) * 1000 + (until.tv_nsec - now.tv_nsec) / 1000000;
+        left_ms = ms_until(&end); /* for writers of other processes */
         sqlite3_busy_timeout(c->lite, left_ms > 0 ? (int)left_ms : 0);
         result = lite_exec(c, "BEGIN IMMEDIATE");
         sqlite3_busy_timeout(c->lite, BUSY_MS);
         if (result != DB_OK)
-                lite_unlock(c);
+                writer_leave(c);
         return result;
 }
 
@@ -254,7 +286,7 @@ static enum db_result db_lite_commit(struct db_conn *conn)
         enum db_result result = lite_exec(c, "COMMIT");
         if (!sqlite3_get_autocommit(c->lite))
                 lite_exec(c, "ROLLBACK");
-        lite_unlock(c);
+        writer_leave(c);
         return result;
 }
 
@@ -263,7 +295,7 @@ static void db_lite_rollback(struct db_conn *conn)
         struct sqlite_db_conn *c = own(conn);
         if (!sqlite3_get_autocommit(c->lite))
                 lite_exec(c, "ROLLBACK");
-        lite_unlock(c);
+        writer_leave(c);
 }
 
 struct lite_call {

@@ -21,7 +21,11 @@
 
 #include "problem.h"
 
-enum { IDLE_TIMEOUT_S = 60, HEADER_BYTES_MAX = 32 * 1024, STACK_BYTES = 512 * 1024 };
+enum {
+        IDLE_TIMEOUT_S = 60,
+        HEADER_BYTES_MAX = 32 * 1024,
+        STACK_BYTES = 2 * 1024 * 1024, /* jansson recurses 2,048 deep */
+};
 
 struct http {
         struct shop *shop;

@@ -111,7 +111,7 @@ def test_names_come_back_as_they_were_sent(start_shop, store_url, name):
 
 @pytest.mark.parametrize('body', [b'', b'{', b'[]', b'"x"', b'{"name":"a","name":"b"}',
                                   b'{"name":"\xff"}', b'{"name":"a"} x', b'{"name":"a\\u0000b"}',
-                                  b'[' * 5000])
+                                  b'[' * 5000, b'{"a":' * 100000], ids=lambda b: repr(b)[:20])
 def test_a_body_that_is_no_json_object_is_400(shop, body):
     r = shop.request('POST', SELLERS, body, key='k')
     assert (r.status, r.problem) == (400, 'bad-json')
