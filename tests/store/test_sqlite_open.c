@@ -298,9 +298,12 @@ static void a_file_that_stays_locked_is_refused(void **state)
         sqlite3 *db = world_db(w);
         db_exec(db, "CREATE TABLE theirs (x)");
         db_exec(db, "BEGIN EXCLUSIVE");
+        w->hooks.open_wait_ms = 300;
         int64_t from_us = clock_boot_us();
         expect_refusal(w, SEMEL_ERR_BUSY, "locked by another connection");
-        assert_true(clock_boot_us() - from_us < 20 * SECOND);
+        assert_true(clock_boot_us() - from_us >= 300 * MS);
+        assert_true(clock_boot_us() - from_us < 5 * SECOND);
+        w->hooks.open_wait_ms = 0;
         db_exec(db, "ROLLBACK");
         struct store *st = world_open(w); /* a user's own file is fine */
         run_once(st, 1, small);

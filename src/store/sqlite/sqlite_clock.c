@@ -26,7 +26,7 @@ static bool boot_id_parse(const char *text, size_t n, struct sqlite_boot_id *ret
                 if (v < 0)
                         continue;
                 uint8_t *b = &ret->b[digits / 2];
-                *b = digits % 2 ? (uint8_t)(*b | v) : (uint8_t)(v << 4);
+                *b = (uint8_t)(digits % 2 ? (*b & 0xf0) | v : v << 4);
                 digits++;
         }
         return digits == 2 * sizeof ret->b;

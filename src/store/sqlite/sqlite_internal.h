@@ -12,6 +12,7 @@ struct sqlite_hooks {
         const struct sqlite_boot_id *boot_id; /* NULL: this host's */
         const char *vfs;                      /* NULL: SQLite's default */
         int max_page_count;                   /* 0: no limit */
+        int open_wait_ms;                     /* 0: as long as for everybody */
 };
 
 semel_code sqlite_store_open_with(const char *url, const struct store_env *env,

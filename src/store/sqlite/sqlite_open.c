@@ -135,15 +135,16 @@ static bool others_live(void *arg)
 
 /* Connection and schema, again and again while a stranger's connection is in the way. */
 static semel_code open_and_ensure(const char *path, const struct sys_clock *clock,
-                                  const struct sqlite_boot_id *boot_id, const char *vfs,
-                                  struct sqlite_session *ses, struct sqlite_gate *gate,
-                                  semel_error *err)
+                                  const struct sqlite_boot_id *boot_id,
+                                  const struct sqlite_hooks *hooks, struct sqlite_session *ses,
+                                  struct sqlite_gate *gate, semel_error *err)
 {
         const struct timespec nap = {.tv_nsec = OPEN_POLL_MS * 1000000};
-        int64_t until_us = clock_boot_us() + OPEN_WAIT_MS * 1000;
+        int64_t wait_ms = hooks->open_wait_ms > 0 ? hooks->open_wait_ms : OPEN_WAIT_MS;
+        int64_t until_us = clock_boot_us() + wait_ms * 1000;
         semel_code code;
         for (;;) {
-                code = session_open(ses, path, vfs, err);
+                code = session_open(ses, path, hooks->vfs, err);
                 if (code == SEMEL_OK) {
                         code = schema_ensure(ses->db, path, clock, boot_id, others_live, gate, err);
                         if (code == SEMEL_OK)
@@ -157,9 +158,9 @@ static semel_code open_and_ensure(const char *path, const struct sys_clock *cloc
 }
 
 semel_code sqlite_open_file(const char *path, const struct sys_clock *clock,
-                            const struct sqlite_boot_id *boot_id, const char *vfs,
-                            struct sqlite_session *ret_ses, struct sqlite_gate *ret_gate,
-                            semel_error *err)
+                            const struct sqlite_boot_id *boot_id,
+                            const struct sqlite_hooks *hooks, struct sqlite_session *ret_ses,
+                            struct sqlite_gate *ret_gate, semel_error *err)
 {
         struct sqlite_gate gate = {.fd = -1};
         semel_code code = check_directory(path, err);
@@ -186,7 +187,7 @@ semel_code sqlite_open_file(const char *path, const struct sys_clock *clock,
                                "stopped?",
                                path, GATE_OPEN_WAIT_MS / 1000);
         }
-        code = open_and_ensure(path, clock, boot_id, vfs, ret_ses, &gate, err);
+        code = open_and_ensure(path, clock, boot_id, hooks, ret_ses, &gate, err);
         if (code == SEMEL_OK)
                 gate_set_live(&gate);
         gate_opening_unlock(&gate);

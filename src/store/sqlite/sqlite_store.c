@@ -328,7 +328,7 @@ semel_code sqlite_store_open_with(const char *url, const struct store_env *env,
         else if (code == SEMEL_OK)
                 code = sqlite_boot_id_read(&w->boot_id, err);
         if (code == SEMEL_OK)
-                code = sqlite_open_file(w->path, w->clock, &w->boot_id, hooks->vfs, &w->ses, &w->gate,
+                code = sqlite_open_file(w->path, w->clock, &w->boot_id, hooks, &w->ses, &w->gate,
                                         err);
         if (code != SEMEL_OK)
                 goto fail;
