@@ -230,7 +230,8 @@ static void late_event(struct simstore *s, uint32_t i)
         struct flight *f = s->flights[i];
         if (rng_chance(s->rng, s->faults.linger))
                 return;
-        if (rng_chance(s->rng, s->faults.drop_late))
+        if (rng_chance(s->rng, s->faults.drop_late) ||
+            (s->faults.no_late_claims && f->op->kind == STORE_CLAIM))
                 event(s, SIMSTORE_DROPPED, f->op);
         else
                 land(s, f->op, true);

@@ -34,6 +34,7 @@ struct simstore_faults {
         uint32_t give_up;      /* when broken */
         uint32_t drop_late;    /* a late message never lands */
         uint32_t linger;       /* a late message waits on */
+        bool no_late_claims;   /* late claims never land */
 };
 
 enum simstore_event {

@@ -192,8 +192,10 @@ static void reboot(struct world *w)
 static void step(struct world *w)
 {
         uint32_t dice = rng_below(&w->rng, 1000);
-        if (w->cfg.same_tokens && rng_chance(&w->rng, 6))
+        if (w->cfg.same_tokens && rng_chance(&w->rng, 12)) {
+                sweep_pass(w);
                 wall_steps(w);
+        }
         if (dice < 420 && simstore_event(w->st))
                 return;
         if (dice < 780) {
@@ -285,7 +287,8 @@ static void come_to_rest(struct world *w, uint32_t key)
 static void finish(struct world *w)
 {
         w->quiet = true;
-        simstore_set_faults(w->st, (struct simstore_faults){0});
+        simstore_set_faults(w->st, (struct simstore_faults){
+                                           .no_late_claims = w->cfg.faults.no_late_claims});
         SAY(w, "-- no more faults");
         for (uint32_t i = 0; i < w->cfg.workers; i++) {
                 struct worker *wk = &w->workers[i];
@@ -321,7 +324,7 @@ static void configure(struct world *w)
         c->wall_steps = rng_chance(r, 20);
         c->same_tokens = rng_chance(r, 10);
         if (c->same_tokens)
-                c->retention_us = rng_between(r, 30, 120);
+                c->retention_us = rng_between(r, 15, 60);
         c->reboot = rng_chance(r, 8);
         c->fence = !c->same_tokens && rng_chance(r, 30);
         c->one_request = rng_chance(r, 30);
@@ -332,6 +335,12 @@ static void configure(struct world *w)
                                                      .give_up = rng_below(r, 30),
                                                      .drop_late = rng_below(r, 30),
                                                      .linger = rng_below(r, 90)};
+        if (c->same_tokens) { /* what an old row's holder sent must still be on its way */
+                c->faults.cut = 30;
+                c->faults.linger = 97;
+                c->faults.drop_late = 0;
+                c->faults.no_late_claims = true; /* the same token and the same attempt: no guard is left */
+        }
 }
 
 static void begin(struct world *w)
