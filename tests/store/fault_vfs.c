@@ -43,7 +43,7 @@ static int wal_sync(sqlite3_file *file, int flags)
         const struct timespec nap = {.tv_nsec = 1000000};
         atomic_fetch_add(&fault.synced, 1);
         while (atomic_load(&fault.hang))
-                (void)nanosleep(&nap, NULL);
+                (void)nanosleep(&nap, NULL); /* allowed: it is the hanging disk */
         int rc = original->xSync(file, flags);
         /* the bytes are there: what fails is only the answer, which is the worst case */
         return take(&fault.syncs) ? SQLITE_IOERR_FSYNC : rc;

@@ -44,7 +44,7 @@ static int teardown(void **state)
 static void nap_ms(int ms)
 {
         const struct timespec ts = {.tv_nsec = (long)ms * 1000000};
-        (void)nanosleep(&ts, NULL);
+        (void)nanosleep(&ts, NULL); /* allowed: between two looks at a condition */
 }
 
 static int64_t row_count(struct sqlite_world *w, const char *where)

@@ -64,7 +64,8 @@ PURE = {'assert.h', 'inttypes.h', 'limits.h', 'stdarg.h', 'stdbool.h', 'stddef.h
 SYSTEM = PURE | {
     'ctype.h', 'dirent.h', 'errno.h', 'fcntl.h', 'float.h', 'getopt.h', 'grp.h', 'langinfo.h',
     'linux/magic.h', 'locale.h', 'math.h', 'netdb.h', 'netinet/in.h', 'poll.h', 'pthread.h',
-    'pwd.h', 'sched.h', 'semaphore.h', 'setjmp.h', 'signal.h', 'stdatomic.h', 'stdio.h',
+    'pwd.h', 'sched.h', 'semaphore.h', 'setjmp.h', 'signal.h', 'spawn.h',
+    'stdatomic.h', 'stdio.h',
     'stdlib.h', 'strings.h', 'sys/eventfd.h', 'sys/file.h', 'sys/mman.h', 'sys/param.h',
     'sys/prctl.h', 'sys/random.h', 'sys/ptrace.h', 'sys/resource.h', 'sys/select.h',
     'sys/socket.h', 'sys/stat.h', 'sys/statfs.h', 'sys/statvfs.h', 'sys/syscall.h',

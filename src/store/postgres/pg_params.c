@@ -102,7 +102,7 @@ static size_t width_of(enum pg_type type)
         case PG_TEXT:
                 break;
         }
-        assert(!"a type of fixed width");
+        assert(0 && "a type of fixed width");
         return 0;
 }
 
