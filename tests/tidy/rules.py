@@ -66,7 +66,7 @@ SYSTEM = PURE | {
     'linux/magic.h', 'locale.h', 'math.h', 'netdb.h', 'netinet/in.h', 'poll.h', 'pthread.h',
     'pwd.h', 'sched.h', 'semaphore.h', 'setjmp.h', 'signal.h', 'spawn.h',
     'stdatomic.h', 'stdio.h',
-    'stdlib.h', 'strings.h', 'sys/eventfd.h', 'sys/file.h', 'sys/mman.h', 'sys/param.h',
+    'stdlib.h', 'strings.h', 'sys/eventfd.h', 'sys/file.h', 'sys/mman.h', 'sys/mount.h', 'sys/param.h',
     'sys/prctl.h', 'sys/random.h', 'sys/ptrace.h', 'sys/resource.h', 'sys/select.h',
     'sys/socket.h', 'sys/stat.h', 'sys/statfs.h', 'sys/statvfs.h', 'sys/syscall.h',
     'sys/time.h', 'sys/timerfd.h', 'sys/types.h', 'sys/un.h', 'sys/user.h', 'sys/utsname.h',
