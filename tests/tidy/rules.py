@@ -297,14 +297,16 @@ def rule_ids(rules_md):
     return set(RULE_HEADING.findall(rules_md))
 
 
-def mutant_complaints(names, rules_md):
-    """Each tests/mutants/<rule>[-what].patch names a rule of docs/rules.md."""
+def mutant_complaints(names, rules_md, cases_md):
+    """Each tests/mutants/<id>[-what].patch names a rule of docs/rules.md or a case of
+    docs/cases.md."""
     known = {r.lower() for r in rule_ids(rules_md)}
+    known |= {m.group(1).lower() for m in CASE_ROW.finditer(cases_md)}
     out = []
     for name in names:
-        m = re.match(r'([a-d]\d+[a-z]?)(?:[-_.]|$)', name.lower())
+        m = re.match(r'([a-dho]\d+[a-z]?)(?:[-_.]|$)', name.lower())
         if not m or m.group(1) not in known:
-            out.append(f'tests/mutants/{name}: names no rule of docs/rules.md')
+            out.append(f'tests/mutants/{name}: names no rule of docs/rules.md, and no case')
     return out
 
 

@@ -123,10 +123,12 @@ def test_links():
 
 def test_mutants():
     md = '# Rules\n### A1. Tokens\n### A5b. Operators\n'
-    assert rules.mutant_complaints(['a2.patch', 'fence.patch'], md) \
-        == ['tests/mutants/a2.patch: names no rule of docs/rules.md',
-            'tests/mutants/fence.patch: names no rule of docs/rules.md']
-    assert not rules.mutant_complaints(['A1.patch', 'a5b-forget.patch', 'a1_x.patch'], md)
+    cases = '| H58 | a | b | c |\n'
+    assert rules.mutant_complaints(['a2.patch', 'fence.patch', 'H5-x.patch'], md, cases) == [
+        f'tests/mutants/{name}: names no rule of docs/rules.md, and no case'
+        for name in ('a2.patch', 'fence.patch', 'H5-x.patch')]
+    assert not rules.mutant_complaints(
+        ['A1.patch', 'a5b-forget.patch', 'a1_x.patch', 'H58-x.patch'], md, cases)
 
 
 def test_cases():

@@ -144,7 +144,7 @@ def test_links_lead_somewhere():
 def test_mutants_name_their_rule():
     names = [p.split('/')[-1] for p in TREE
              if p.startswith('tests/mutants/') and p.endswith('.patch')]
-    check(rules.mutant_complaints(names, TREE['docs/rules.md']))
+    check(rules.mutant_complaints(names, TREE['docs/rules.md'], TREE['docs/cases.md']))
 
 
 def test_cases_name_their_tests():
