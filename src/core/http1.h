@@ -108,7 +108,8 @@ bool http1_is_value(struct span s);
 /* A request target: printable, no blank, no '#'. */
 bool http1_is_target(struct span s);
 
-/* host or host:port: a name, an IPv4 address or an IPv6 one in brackets. */
+/* host or host:port: a name of letters, digits, '-', '_' and single dots, an IPv4 address, or an IPv6
+ * one in brackets. */
 bool http1_is_authority(struct span s);
 
 /* Content-Length or Transfer-Encoding. */

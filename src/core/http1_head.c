@@ -144,13 +144,17 @@ static bool parse_length(struct span s, uint64_t *ret)
         return true;
 }
 
-/* Remember what this line says about the message.  The first letter sorts most of them out. */
-static enum http1_error note_line(struct http1_head *head, const struct http_header *h)
+/* Remember what this line says about the message.  The first letter sorts most of them out.
+ * tab: there is one around the value.  nginx for one takes it for a part of the value, so that
+ * `Transfer-Encoding:<tab>chunked` is chunked here and nothing there: not where it frames. */
+static enum http1_error note_line(struct http1_head *head, const struct http_header *h, bool tab)
 {
         struct span rest = h->value, token;
         switch (h->name.p[0] | 0x20) {
         case 'c':
                 if (header_is(h, "Content-Length")) {
+                        if (tab)
+                                return HTTP1_BAD_VALUE;
                         if (head->has_length)
                                 return HTTP1_TWO_LENGTHS;
                         head->has_length = true;
@@ -173,12 +177,16 @@ static enum http1_error note_line(struct http1_head *head, const struct http_hea
                 break;
         case 'h':
                 if (header_is(h, "Host")) {
+                        if (tab)
+                                return HTTP1_BAD_VALUE;
                         head->seen.hosts++;
                         head->seen.host = h->value;
                 }
                 break;
         case 't':
                 if (header_is(h, "Transfer-Encoding")) {
+                        if (tab)
+                                return HTTP1_BAD_VALUE;
                         head->seen.encodings++;
                         head->seen.chunked = header_name_eq(h->value, span_str("chunked"));
                 }
@@ -192,6 +200,13 @@ static enum http1_error note_line(struct http1_head *head, const struct http_hea
         return HTTP1_OK;
 }
 
+static bool has_tab_around(struct span raw, struct span value)
+{
+        size_t before = (size_t)(value.p - raw.p), behind = raw.n - before - value.n;
+        return (before > 0 && memchr(raw.p, '\t', before)) ||
+               (behind > 0 && memchr(value.p + value.n, '\t', behind));
+}
+
 enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, struct span line)
 {
         if (line.p[0] == ' ' || line.p[0] == '\t')
@@ -200,7 +215,7 @@ enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, 
         if (!colon)
                 return HTTP1_BAD_NAME;
         struct span name = span_of(line.p, (size_t)(colon - line.p));
-        struct span value = trim(span_of(colon + 1, line.n - name.n - 1));
+        struct span raw = span_of(colon + 1, line.n - name.n - 1), value = trim(raw);
         if (!http1_is_token(name))
                 return HTTP1_BAD_NAME;
         if (!http1_is_value(value))
@@ -209,7 +224,7 @@ enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, 
                 return HTTP1_HEAD_TOO_LARGE;
         struct http_header *h = &head->headers[head->header_count++];
         *h = (struct http_header){name, value};
-        return note_line(head, h);
+        return note_line(head, h, has_tab_around(raw, value));
 }
 
 /* -- what the lines say together ----------------------------------------------------------- */

@@ -6,7 +6,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 # Where meson leaves each program; `make build` also links it into the top of the build folder.
-PLACES = {'semel': 'src/cmd', 'shop': 'examples/shop'}
+PLACES = {'semel': 'src/cmd', 'shop': 'examples/shop', 'http1_show': 'tests/unit'}
 
 
 class Binaries:
