@@ -216,7 +216,7 @@ size_t sqlite_store_orphans(struct store *st)
 {
         struct writer *w = &store_of(st)->w;
         (void)pthread_mutex_lock(&w->mu);
-        size_t n = w->orphans.count;
+        size_t n = w->orphans.count + w->undoing;
         (void)pthread_mutex_unlock(&w->mu);
         return n;
 }

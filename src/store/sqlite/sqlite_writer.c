@@ -312,33 +312,40 @@ static void serve_reads(struct writer *w)
 
 /* -- orphans ------------------------------------------------------------------------------------ */
 
-/* Undo claims of unknown outcome, one transaction each: they are few. */
-static void serve_orphans(struct writer *w)
+/* In a transaction of its own: they are few. */
+static bool undo_orphan(struct writer *w, const struct orphan *orphan)
 {
         semel_error err = {0};
+        if (begin(w, &err) != SEMEL_OK)
+                return false;
+        enum row_result result =
+                sqlite_undo_claim(&w->ses, &orphan->claim, &orphan->label, &err);
+        w->ses.mark_changed = true; /* see run_op */
+        bool ok = result != ROW_FAILED && result != ROW_NO_MEMORY &&
+                  session_save_mark(&w->ses) == SQLITE_OK &&
+                  session_run(&w->ses, SQL_COMMIT) == SQLITE_OK;
+        session_rollback(&w->ses);
+        return ok;
+}
+
+/* Undo claims of unknown outcome, until one fails. */
+static void serve_orphans(struct writer *w)
+{
         bool ok = true;
         for (int i = 0; i < LIMIT_BATCH_OPS && ok; i++) {
                 (void)pthread_mutex_lock(&w->mu);
                 struct orphan *orphan = orphans_take(&w->orphans);
+                w->undoing = orphan != NULL;
                 (void)pthread_mutex_unlock(&w->mu);
                 if (!orphan)
                         break;
-                ok = begin(w, &err) == SEMEL_OK;
-                if (ok) {
-                        enum row_result result =
-                                sqlite_undo_claim(&w->ses, &orphan->claim, &orphan->label, &err);
-                        w->ses.mark_changed = true; /* see run_op */
-                        ok = result != ROW_FAILED && result != ROW_NO_MEMORY &&
-                             session_save_mark(&w->ses) == SQLITE_OK &&
-                             session_run(&w->ses, SQL_COMMIT) == SQLITE_OK;
-                        session_rollback(&w->ses);
-                }
-                if (ok) {
-                        free(orphan);
-                        continue;
-                }
+                ok = undo_orphan(w, orphan);
                 (void)pthread_mutex_lock(&w->mu);
-                orphans_put_back(&w->orphans, orphan);
+                if (ok)
+                        free(orphan);
+                else
+                        orphans_put_back(&w->orphans, orphan);
+                w->undoing = false;
                 (void)pthread_mutex_unlock(&w->mu);
         }
         w->orphans_at_us = clock_boot_us() + ORPHAN_RETRY_US;

@@ -47,6 +47,7 @@ struct writer {
         bool in_commit;
         struct op_list done;
         struct orphan_list orphans;
+        bool undoing; /* one more orphan is in the writer's hands */
         bool locked_out; /* somebody else has the write lock */
         bool signalled;  /* efd is readable */
         bool idle;       /* the writer waits for `wake` */
