@@ -50,10 +50,9 @@ static int keys_list(const struct options *o)
         struct semel_error err = {0};
         struct list list = {.json = option_flag(o, OPT_JSON)};
         semel_store *st = NULL;
-        const char *key = option_text(o, OPT_KEY) ? option_text(o, OPT_KEY) : o->positional[0];
         int code;
         if (store_open(o, &st, &err) != SEMEL_OK ||
-            semel_keys_list(st, option_flag(o, OPT_STUCK), key, list_row, &list, &err) != SEMEL_OK) {
+            semel_keys_list(st, option_flag(o, OPT_STUCK), options_key(o), list_row, &list, &err) != SEMEL_OK) {
                 code = say_failure(&err);
         } else {
                 if (list.count == 0 && !list.json)
@@ -343,21 +342,23 @@ static int keys_purge(const struct options *o)
 
 static const enum option_id list_options[] = {OPT_DB, OPT_STUCK, OPT_KEY, OPT_JSON, OPT_QUIET};
 static const enum option_id show_options[] = {OPT_DB,        OPT_ID,   OPT_MODE, OPT_SCOPE,
-                                              OPT_PRINCIPAL, OPT_JSON, OPT_BODY, OPT_QUIET};
+                                              OPT_PRINCIPAL, OPT_KEY,  OPT_JSON, OPT_BODY,
+                                              OPT_QUIET};
 static const enum option_id resolve_options[] = {
         OPT_DB,        OPT_EXECUTED,  OPT_NOT_EXECUTED, OPT_REASON, OPT_STATUS,
         OPT_BODY_FILE, OPT_ATTEMPT,   OPT_YES,          OPT_FORCE,  OPT_WHO,
-        OPT_ID,        OPT_MODE,      OPT_SCOPE,        OPT_PRINCIPAL, OPT_QUIET};
+        OPT_ID,        OPT_MODE,      OPT_SCOPE,        OPT_PRINCIPAL, OPT_KEY,
+        OPT_QUIET};
 static const enum option_id release_options[] = {
         OPT_DB, OPT_REASON, OPT_ATTEMPT, OPT_YES,       OPT_FORCE, OPT_WHO,
-        OPT_ID, OPT_MODE,   OPT_SCOPE,   OPT_PRINCIPAL, OPT_QUIET};
+        OPT_ID, OPT_MODE,   OPT_SCOPE,   OPT_PRINCIPAL, OPT_KEY,   OPT_QUIET};
 static const enum option_id purge_options[] = {OPT_DB, OPT_JSON, OPT_QUIET};
 
 static const struct subcommand keys_commands[] = {
         {.name = "list",
-         .usage = "[--stuck] [--key KEY] [--json]",
+         .usage = "[KEY] [--stuck] [--json]",
          .summary = "the keys of a store",
-         .text = "One line a key, in the order in which they were made.\n",
+         .text = "One line a key, in the order in which they were made; with KEY only those of this text.\n",
          .examples = "semel keys list\n"
                      "semel keys list --stuck --json | jq -r .key\n",
          .options = OPTION_SET(list_options),

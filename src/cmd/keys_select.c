@@ -111,7 +111,7 @@ static semel_code select_by_text(struct search *s, semel_error *err)
 semel_code keys_select(semel_store *st, const struct options *o, semel_key_row **ret_row,
                        semel_error *err)
 {
-        struct search s = {.st = st, .o = o, .key = o->positional[0]};
+        struct search s = {.st = st, .o = o, .key = options_key(o)};
         const char *hex = option_text(o, OPT_ID);
         semel_code code;
         if (hex && s.key)

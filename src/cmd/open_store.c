@@ -16,12 +16,8 @@
 
 semel_code store_url(const struct options *o, const char **ret_url, char *space, semel_error *err)
 {
-#ifdef HAVE_SQLITE
         semel_sqlite_register();
-#endif
-#ifdef HAVE_POSTGRES
         semel_postgres_register();
-#endif
 
         const char *url = option_text(o, OPT_DB);
         if (!url)

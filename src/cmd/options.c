@@ -25,7 +25,7 @@ static const struct option_def defs[OPTION_COUNT] = {
                         .help = "print the GRANTs that let ROLE use semel's tables and no more"},
         [OPT_STUCK] = {"stuck",
                        .help = "only keys whose outcome nobody knows or whose lease is over"},
-        [OPT_KEY] = {"key", NULL, OPTION_TEXT, "KEY", .help = "only this key"},
+        [OPT_KEY] = {"key", NULL, OPTION_TEXT, "KEY", .help = "the key, where KEY begins with a dash: --key=KEY"},
         [OPT_ID] = {"id", NULL, OPTION_TEXT, "HEX",
                     .help = "name the key by its id (64 hex digits) instead of its text"},
         [OPT_MODE] = {"mode", NULL, OPTION_CHOICE, "MODE", {"run", "tx", "gateway", "call"},

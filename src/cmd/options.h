@@ -113,6 +113,13 @@ size_t options_first_word(char **args, size_t n, size_t from);
 /* The nearest name in a list by edit distance, or NULL when nothing is near. */
 const char *suggest(const char *word, const char *const *names, size_t n);
 
+/* The key: an argument, or --key=KEY, which also takes one that begins with a dash.  NULL:
+ * neither was given. */
+static inline const char *options_key(const struct options *o)
+{
+        return o->positional_count > 0 ? o->positional[0] : o->value[OPT_KEY].text;
+}
+
 static inline bool option_flag(const struct options *o, enum option_id id)
 {
         return o->value[id].given;

@@ -38,9 +38,9 @@ static void *renew(void *arg)
                         continue;
                 }
                 if (code == SEMEL_ERR_LOST) {
-                        say_error("THE CLAIM IS LOST: its lease was over, and another caller or an "
-                                  "operator decided about the key; the command goes on, and its "
-                                  "result will not replace theirs");
+                        say_error("THE CLAIM IS LOST: its lease was over before it was renewed, so "
+                                  "others may decide about the key, or have; the command goes on, "
+                                  "and its result is recorded only if nobody else has decided");
                         break;
                 }
                 if (pause_ms != again_ms)

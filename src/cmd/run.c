@@ -34,6 +34,9 @@ struct run {
         bool verbose;
 };
 
+/* A store call that takes longer than this is given up: a lease must survive a few. */
+enum { CALL_MS_MIN = 1000, CALL_MS_MAX = 5000 };
+
 /* At least so long a finished command's result is offered to a store that does not answer. */
 enum { RECORD_MS_MIN = 60 * 1000, RECORD_PAUSE_MAX_MS = 2000 };
 
@@ -89,6 +92,14 @@ static semel_code make_command(struct run *run, semel_error *err)
         if (code == SEMEL_OK)
                 code = semel_command_id(cmd, "run", run->rc.id, err);
         return code;
+}
+
+static semel_code open_run_store(struct run *run, const char *url, semel_error *err)
+{
+        int64_t call_ms = run->rc.lease_ms / 4;
+        call_ms = call_ms < CALL_MS_MIN ? CALL_MS_MIN : call_ms > CALL_MS_MAX ? CALL_MS_MAX : call_ms;
+        semel_code code = semel_store_open(url, &run->rc.st, err);
+        return code == SEMEL_OK ? semel_store_set_call_timeout_ms(run->rc.st, call_ms, err) : code;
 }
 
 /* The lock is named by store and key: one key in two stores is two commands. */
@@ -319,15 +330,15 @@ static bool usage_ok(struct run *run)
 {
         const struct options *o = run->o;
         const char *release_on = option_text(o, OPT_RELEASE_ON);
-        if (o->positional_count == 1 && o->rest_count > 0) {
-                run->key = o->positional[0];
-                run->argv = o->rest;
-        } else if (o->positional_count == 0) {
+        run->key = options_key(o);
+        run->argv = o->rest;
+        if (!run->key) {
                 say_error("which key?  semel run KEY -- command args...");
                 return false;
-        } else {
+        }
+        if (o->positional_count > 1 || o->rest_count == 0) {
                 say_error("the command stands behind `--`: semel run %.64s -- command args...",
-                          o->positional[0]);
+                          run->key);
                 return false;
         }
         if (release_on && !exit_set_parse(release_on, &run->release_on)) {
@@ -362,7 +373,7 @@ static int run_run(const struct options *o)
         struct semel_error *err = &run.rc.err;
         if (make_command(&run, err) != SEMEL_OK || store_url(o, &url, space, err) != SEMEL_OK ||
             open_lock(&run, url, err) != SEMEL_OK ||
-            semel_store_open(url, &run.rc.st, err) != SEMEL_OK)
+            open_run_store(&run, url, err) != SEMEL_OK)
                 code = say_failure(err);
         else
                 code = answer(&run, run_claim(&run.rc));
@@ -378,7 +389,7 @@ static int run_run(const struct options *o)
 
 static const enum option_id run_options[] = {
         OPT_DB,         OPT_WAIT,       OPT_LEASE,     OPT_RETENTION, OPT_ON_UNKNOWN, OPT_RELEASE_ON,
-        OPT_OUTPUT_MAX, OPT_OPERATION,  OPT_STORE_KEY, OPT_VERBOSE,   OPT_QUIET};
+        OPT_OUTPUT_MAX, OPT_OPERATION,  OPT_STORE_KEY, OPT_KEY,       OPT_VERBOSE,    OPT_QUIET};
 
 const struct subcommand subcommand_run = {
         .name = "run",

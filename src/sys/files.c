@@ -60,7 +60,15 @@ int dir_make(const char *path)
                         return -1;
                 *slash = '/';
         }
-        return mkdir(part, 0700) == 0 || errno == EEXIST ? 0 : -1;
+        if (mkdir(part, 0700) == 0)
+                return 0;
+        struct stat st;
+        if (errno == EEXIST && stat(part, &st) == 0) {
+                if (S_ISDIR(st.st_mode))
+                        return 0;
+                errno = ENOTDIR;
+        }
+        return -1;
 }
 
 int file_read(const char *path, struct buf *b)

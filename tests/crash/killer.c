@@ -8,7 +8,9 @@
  * Processes that the command forks are let go untraced: what becomes of them when their parent
  * dies is part of what is tested.  REPORT gets one line:
  *
- *     killed STOP main|thread SYSCALL entry|exit      or      ended STOPS CODE
+ *     killed STOP main|thread SYSCALL entry|exit      or      ended STOPS CODE FIRST
+ *
+ * FIRST is the stop at which the first thread was started: before it, programs are only loaded.
  *
  * Exit code: 0 when either happened.
  */
@@ -32,7 +34,7 @@ struct task {
 };
 
 struct killer {
-        long kill_at, stops;
+        long kill_at, stops, first_thread;
         pid_t pid;
         struct task tasks[TASKS_MAX];
         size_t task_count;
@@ -128,6 +130,8 @@ static void stopped(struct killer *k, pid_t tid, int status)
                         return;
                 }
                 t = task_add(k, tid);
+                if (k->first_thread == 0)
+                        k->first_thread = k->stops;
                 if (signal == SIGSTOP)
                         signal = 0;
         }
@@ -157,8 +161,9 @@ static void follow(struct killer *k)
                 if (tid != k->pid)
                         continue;
                 if (!k->killed)
-                        fprintf(k->report, "ended %ld %d\n", k->stops,
-                                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+                        fprintf(k->report, "ended %ld %d %ld\n", k->stops,
+                                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                                k->first_thread);
                 return;
         }
 }

@@ -10,6 +10,7 @@
     pg_own      a PostgreSQL server for this test alone: stop it, break it
     pg_db       name of a fresh, empty database on `pg`
     pg_url      its URL
+    store       a support.Store on store_url: its rows, its audit
     sqlite_url  URL of a SQLite file that does not exist yet
     store_url   each test runs twice: on SQLite, and on PostgreSQL after `semel migrate`
     pg_store_url  a fresh database on `pg`, migrated
@@ -26,7 +27,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from support import Binaries, Postgres, Processes  # noqa: E402
+from support import Binaries, Postgres, Processes, Store  # noqa: E402
 from support.shop import Shop  # noqa: E402
 
 
@@ -50,6 +51,14 @@ def tmp(request):
         print(f'kept for a look: {path}')
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def state_dir(tmp, monkeypatch):
+    """Nothing of a test goes to the real state directory."""
+    monkeypatch.setenv('SEMEL_STATE_DIR', str(tmp / 'state'))
+    monkeypatch.delenv('SEMEL_DB', raising=False)
+    return tmp / 'state'
 
 
 @pytest.fixture
@@ -115,3 +124,8 @@ def store_url(request):
 @pytest.fixture
 def start_shop(procs, build):
     return lambda url, mode='reserve', **options: Shop(procs, build.shop, url, mode, **options)
+
+
+@pytest.fixture
+def store(build, store_url):
+    return Store(build, store_url)

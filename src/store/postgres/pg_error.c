@@ -39,7 +39,7 @@ static const struct state states[] = {
          "the server ended the statement or is shutting down or starting up"},
         {"08", PG_VERDICT_LATER, SEMEL_ERR_STORE_DOWN, "the connection to the database broke"},
         {"42501", PG_VERDICT_ALL, SEMEL_ERR_ACCESS,
-         "the role lacks a privilege; run the grants script of `semel migrate` for it"},
+         "the role lacks a privilege; run what `semel migrate --grants ROLE` prints"},
         {"42P01", PG_VERDICT_ALL, SEMEL_ERR_SCHEMA,
          "the database has no semel tables; run `semel migrate`"},
         {"3F000", PG_VERDICT_ALL, SEMEL_ERR_SCHEMA,

@@ -3,7 +3,8 @@
 from .binaries import Binaries
 from .postgres import Postgres
 from .process import Process, Processes, sanitizer_reports
+from .store import Store
 from .wait import free_port, wait_until
 
-__all__ = ['Binaries', 'Postgres', 'Process', 'Processes', 'sanitizer_reports', 'free_port',
+__all__ = ['Binaries', 'Postgres', 'Process', 'Processes', 'Store', 'sanitizer_reports', 'free_port',
            'wait_until']
