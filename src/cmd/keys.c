@@ -159,14 +159,15 @@ static int look_for_life(const semel_key_row *row, bool force)
 /* 0 when the person (or --attempt, --yes) says go. */
 static int confirm(const struct options *o, const semel_key_row *row, semel_resolve what)
 {
-        unsigned char attempt[SEMEL_ATTEMPT_BYTES];
-        const char *hex = option_text(o, OPT_ATTEMPT);
-        if (hex) {
-                if (!hex_parse(hex, attempt, sizeof attempt)) {
-                        say_error("--attempt needs 32 hexadecimal digits, as `keys show` prints them");
+        char shown[SHOWN_ATTEMPT_BYTES_MAX];
+        const char *attempt = option_text(o, OPT_ATTEMPT);
+        if (attempt) {
+                if (!strchr(attempt, ':')) {
+                        say_error("--attempt needs HEX:TOKEN, as `keys show` prints it");
                         return EXIT_CODE_USAGE;
                 }
-                if (memcmp(attempt, semel_key_row_attempt(row), sizeof attempt) == 0)
+                keys_shown_attempt(row, shown);
+                if (strcmp(attempt, shown) == 0)
                         return 0;
                 say_error("the key has changed since it was shown: look at it again");
                 return EXIT_CODE_REJECTED;
@@ -174,7 +175,7 @@ static int confirm(const struct options *o, const semel_key_row *row, semel_reso
         if (option_flag(o, OPT_YES))
                 return 0;
         if (!isatty(STDIN_FILENO)) {
-                say_error("nobody is here to confirm: give --attempt HEX from `semel keys show`, "
+                say_error("nobody is here to confirm: give --attempt from `semel keys show`, "
                           "or --yes");
                 return EXIT_CODE_USAGE;
         }

@@ -31,6 +31,14 @@ const char *keys_state_name(semel_key_state state)
         return "UNKNOWN";
 }
 
+void keys_shown_attempt(const semel_key_row *row, char *ret)
+{
+        char hex[2 * SEMEL_ATTEMPT_BYTES + 1];
+        hex_format(semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES, hex);
+        (void)snprintf(ret, SHOWN_ATTEMPT_BYTES_MAX, "%s:%lld", hex,
+                       (long long)semel_key_row_token(row));
+}
+
 bool keys_is_stuck(const semel_key_row *row)
 {
         semel_key_state state = semel_key_row_state(row);
@@ -49,7 +57,7 @@ static void relative(int64_t us, char *ret, size_t ret_max)
 
 /* -- lists ---------------------------------------------------------------------------------- */
 
-#define LINE_FORMAT "%-10s %-28s %-8s %-20s %-12s %-16s %-32s %s\n"
+#define LINE_FORMAT "%-10s %-28s %-8s %-20s %-12s %-16s %-49s %s\n"
 
 void keys_print_header(FILE *out)
 {
@@ -60,7 +68,7 @@ void keys_print_header(FILE *out)
 void keys_print_line(FILE *out, const semel_key_row *row)
 {
         char key[SAFE_BYTES_MAX], operation[SAFE_BYTES_MAX], holder[SAFE_BYTES_MAX];
-        char claimed[48], ends[64], attempt[2 * SEMEL_ATTEMPT_BYTES + 1], id[2 * 8 + 1];
+        char claimed[48], ends[64], attempt[SHOWN_ATTEMPT_BYTES_MAX], id[2 * 8 + 1];
         semel_key_state state = semel_key_row_state(row);
         text_printable(semel_key_row_key(row), key, sizeof key);
         text_printable(semel_key_row_operation(row), operation, sizeof operation);
@@ -68,7 +76,7 @@ void keys_print_line(FILE *out, const semel_key_row *row)
         char *boot = strstr(holder, " boot="); /* host and pid are enough for a line */
         if (boot)
                 *boot = 0;
-        hex_format(semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES, attempt);
+        keys_shown_attempt(row, attempt);
         relative(semel_key_row_claimed_us(row), claimed, sizeof claimed);
         if (!*key) { /* kept as a digest: the beginning of its id */
                 hex_format(semel_key_row_id(row), 8, id);
@@ -108,6 +116,8 @@ static void print_json_reply(struct json_out *js, const semel_reply *rep)
 void keys_print_json(FILE *out, const semel_key_row *row)
 {
         struct json_out js;
+        char attempt[SHOWN_ATTEMPT_BYTES_MAX];
+        keys_shown_attempt(row, attempt);
         semel_key_state state = semel_key_row_state(row);
         bool ends = state == SEMEL_KEY_COMPLETED || state == SEMEL_KEY_FREE;
         json_begin(&js, out);
@@ -119,7 +129,7 @@ void keys_print_json(FILE *out, const semel_key_row *row)
         json_text(&js, "scope", semel_key_row_scope(row));
         json_text(&js, "operation", semel_key_row_operation(row));
         json_text(&js, "holder", semel_key_row_holder(row));
-        json_hex(&js, "attempt", semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES);
+        json_text(&js, "attempt", attempt);
         json_number(&js, "token", semel_key_row_token(row));
         json_text(&js, "on_unknown",
                   semel_key_row_on_unknown(row) == SEMEL_ON_UNKNOWN_RETRY ? "retry" : "hold");
@@ -226,13 +236,13 @@ static const char *state_text(const semel_key_row *row)
 
 void keys_print_full(FILE *out, const semel_key_row *row)
 {
-        char id[2 * SEMEL_KEY_ID_BYTES + 1], attempt[2 * SEMEL_ATTEMPT_BYTES + 1];
+        char id[2 * SEMEL_KEY_ID_BYTES + 1], attempt[SHOWN_ATTEMPT_BYTES_MAX];
         semel_key_state state = semel_key_row_state(row);
         struct holder holder;
         holder_parse(semel_key_row_holder(row), &holder);
         enum holder_life life = holder_look(&holder);
         hex_format(semel_key_row_id(row), SEMEL_KEY_ID_BYTES, id);
-        hex_format(semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES, attempt);
+        keys_shown_attempt(row, attempt);
 
         print_text(out, "key", *semel_key_row_key(row) ? semel_key_row_key(row)
                                                        : "(only its digest is kept)");
@@ -257,7 +267,6 @@ void keys_print_full(FILE *out, const semel_key_row *row)
                 semel_key_row_on_unknown(row) == SEMEL_ON_UNKNOWN_RETRY ? "retry" : "hold",
                 semel_key_row_idempotent(row) ? ", the other side dedupes" : "",
                 semel_key_row_maybe_executed(row) ? "; an earlier holder may have run it" : "");
-        fprintf(out, "%-10s %lld\n", "token", (long long)semel_key_row_token(row));
         fprintf(out, "%-10s %s\n", "attempt", attempt);
         fprintf(out, "%-10s %s\n", "id", id);
         if (semel_key_row_reply(row))

@@ -18,6 +18,11 @@ void keys_print_json(FILE *out, const semel_key_row *row);
 /* Everything, and what to do next. */
 void keys_print_full(FILE *out, const semel_key_row *row);
 
+/* What --attempt takes: the attempt and the token, since one late message may acquire a key twice
+ * with one attempt.  "HEX:TOKEN" */
+enum { SHOWN_ATTEMPT_BYTES_MAX = 2 * SEMEL_ATTEMPT_BYTES + 24 };
+void keys_shown_attempt(const semel_key_row *row, char *ret /* SHOWN_ATTEMPT_BYTES_MAX */);
+
 /* "UNKNOWN", ... */
 const char *keys_state_name(semel_key_state state);
 

@@ -47,7 +47,7 @@ static const struct option_def defs[OPTION_COUNT] = {
                         .help = "why; kept in the audit table (required)"},
         [OPT_WHO] = {"who", NULL, OPTION_TEXT, "NAME",
                      .help = "who decides; kept in the audit table; default: user@host"},
-        [OPT_ATTEMPT] = {"attempt", NULL, OPTION_TEXT, "HEX",
+        [OPT_ATTEMPT] = {"attempt", NULL, OPTION_TEXT, "HEX:TOKEN",
                          .help = "act only while the key still has this attempt, as `keys show` "
                                  "printed it; asks nothing"},
         [OPT_YES] = {"yes", .help = "do not ask"},
