@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upstream: see upstream.h.  The pool: who gets which connection, who waits, and name lookup.
+ * What happens on a connection is in upstream_conn.c.
+ */
+#include "net/upstream.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <stdlib.h>
+
+#include "net/upstream_conn.h"
+
+/* -- names ------------------------------------------------------------------------------------ */
+
+static void lookup_done(struct upstream *up, const char *failure)
+{
+        up->looking_up = false;
+        struct upstream_conn *conn = up->unresolved;
+        up->unresolved = NULL;
+        while (conn) {
+                struct upstream_conn *next = conn->next_unresolved;
+                conn->next_unresolved = NULL;
+                if (failure)
+                        upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, failure);
+                else
+                        upstream_conn_connect(conn, &up->addresses[up->next_address++ %
+                                                                   up->address_count]);
+                conn = next;
+        }
+        upstream_free_if_done(up);
+}
+
+static void on_addresses(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
+{
+        struct upstream *up = req->data;
+        size_t n = 0;
+        for (struct addrinfo *a = status == 0 ? list : NULL; a && n < UPSTREAM_ADDRESSES_MAX;
+             a = a->ai_next)
+                if (a->ai_addrlen <= sizeof up->addresses[0])
+                        memcpy(&up->addresses[n++], a->ai_addr, a->ai_addrlen);
+        uv_freeaddrinfo(list);
+        if (n > 0) {
+                up->address_count = n;
+                up->looked_up_us = loop_now_us(up->loop);
+        }
+        lookup_done(up, n > 0 ? NULL : "the upstream's name cannot be resolved");
+}
+
+static int lookup(struct upstream *up)
+{
+        char port[8];
+        const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+        (void)snprintf(port, sizeof port, "%u", up->config.address.port);
+        up->lookup.data = up;
+        int rc = uv_getaddrinfo(loop_uv(up->loop), &up->lookup, on_addresses,
+                                up->config.address.host, port, &hints);
+        up->looking_up = rc == 0;
+        return rc;
+}
+
+/* A numeric host is its own address; a name is looked up again when it was known for long, or
+ * when connecting to what it gave failed. */
+void upstream_resolve(struct upstream *up, struct upstream_conn *conn)
+{
+        bool fresh = up->address_count > 0 &&
+                     (up->numeric ||
+                      loop_now_us(up->loop) - up->looked_up_us < UPSTREAM_NAME_KEPT_US);
+        if (fresh) {
+                upstream_conn_connect(conn,
+                                      &up->addresses[up->next_address++ % up->address_count]);
+                return;
+        }
+        conn->next_unresolved = up->unresolved;
+        up->unresolved = conn;
+        if (!up->looking_up && lookup(up) != 0)
+                lookup_done(up, "the upstream's name cannot be looked up");
+}
+
+static void parse_numeric(struct upstream *up)
+{
+        const struct address *a = &up->config.address;
+        struct sockaddr_storage *at = &up->addresses[0];
+        up->numeric = a->is_unix ||
+                      uv_ip4_addr(a->host, a->port, (struct sockaddr_in *)at) == 0 ||
+                      uv_ip6_addr(a->host, a->port, (struct sockaddr_in6 *)at) == 0;
+        up->address_count = up->numeric ? 1 : 0;
+}
+
+/* -- who waits ----------------------------------------------------------------------------------- */
+
+static void wait_append(struct upstream *up, struct upstream_call *call)
+{
+        call->waiting = true;
+        call->next = NULL;
+        call->prev = up->last_waiting;
+        *(up->last_waiting ? &up->last_waiting->next : &up->first_waiting) = call;
+        up->last_waiting = call;
+        up->waiting_count++;
+}
+
+static void wait_remove(struct upstream *up, struct upstream_call *call)
+{
+        *(call->prev ? &call->prev->next : &up->first_waiting) = call->next;
+        *(call->next ? &call->next->prev : &up->last_waiting) = call->prev;
+        call->prev = call->next = NULL;
+        call->waiting = false;
+        up->waiting_count--;
+}
+
+/* Give connections to those who wait: kept ones first, the newest of them; then new ones. */
+static void on_dispatch(void *arg)
+{
+        struct upstream *up = arg;
+        while (up->first_waiting) {
+                struct upstream_call *call = up->first_waiting;
+                struct upstream_conn *conn = up->idle;
+                if (conn) {
+                        upstream_conn_take(conn);
+                        if (!upstream_conn_is_usable(conn)) {
+                                upstream_conn_close(conn);
+                                continue;
+                        }
+                } else if (up->conn_count < up->config.connections_max) {
+                        conn = upstream_conn_new(up);
+                }
+                if (!conn) {
+                        if (up->conn_count > 0)
+                                return; /* one of them will be free, or closed */
+                        wait_remove(up, call);
+                        call->handler->failed(call, UPSTREAM_UNREACHABLE,
+                                              "no memory for a connection to the upstream");
+                        continue;
+                }
+                wait_remove(up, call);
+                upstream_conn_serve(conn, call);
+        }
+}
+
+void upstream_dispatch(struct upstream *up)
+{
+        if (up->first_waiting && !timer_is_running(up->dispatch))
+                timer_start(up->dispatch, 0);
+}
+
+void upstream_call_start(struct upstream *up, struct upstream_call *call,
+                         const struct upstream_handler *handler, void *app)
+{
+        *call = (struct upstream_call){.handler = handler, .app = app, .up = up};
+        wait_append(up, call);
+        upstream_dispatch(up);
+}
+
+void upstream_call_again(struct upstream_call *call)
+{
+        call->conn = NULL;
+        call->tries++;
+        wait_append(call->up, call);
+        upstream_dispatch(call->up);
+}
+
+void upstream_call_cancel(struct upstream_call *call)
+{
+        if (call->waiting)
+                wait_remove(call->up, call);
+        if (call->conn)
+                upstream_conn_abandon(call->conn);
+        call->conn = NULL;
+}
+
+/* -- life ------------------------------------------------------------------------------------------- */
+
+struct upstream *upstream_new(struct loop *loop, struct deadline_list *deadlines,
+                              const struct upstream_config *config)
+{
+        struct upstream *up = calloc(1, sizeof *up);
+        if (!up)
+                return NULL;
+        up->loop = loop;
+        up->deadlines = deadlines;
+        up->config = *config;
+        up->dispatch = timer_new(loop, on_dispatch, up);
+        if (!up->dispatch) {
+                free(up);
+                return NULL;
+        }
+        parse_numeric(up);
+        return up;
+}
+
+void upstream_free_if_done(struct upstream *up)
+{
+        if (!up->freeing || up->conn_count > 0 || up->looking_up)
+                return;
+        timer_free(up->dispatch);
+        free(up);
+}
+
+void upstream_free(struct upstream *up)
+{
+        if (!up)
+                return;
+        assert(!up->first_waiting);
+        up->freeing = true;
+        while (up->idle) {
+                struct upstream_conn *conn = up->idle;
+                upstream_conn_take(conn);
+                upstream_conn_close(conn);
+        }
+        upstream_free_if_done(up);
+}
+
+size_t upstream_connections(const struct upstream *up)
+{
+        return up->conn_count;
+}
+
+size_t upstream_waiting(const struct upstream *up)
+{
+        return up->waiting_count;
+}

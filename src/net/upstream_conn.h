@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upstream_conn: one connection to the upstream.
+ *
+ *     CONNECTING ---> BUSY <---> IDLE
+ *           \           \          \
+ *            +-----------+----------+---> CLOSED
+ */
+#ifndef NET_UPSTREAM_CONN_H
+#define NET_UPSTREAM_CONN_H
+
+#include "core/http1_write.h"
+#include "net/sock.h"
+#include "net/upstream.h"
+
+enum { UPSTREAM_ADDRESSES_MAX = 8 };
+#define UPSTREAM_NAME_KEPT_US (5 * INT64_C(1000000))
+#define UPSTREAM_IDLE_US (2 * INT64_C(1000000))
+
+enum upstream_conn_state { UP_CONNECTING, UP_BUSY, UP_IDLE, UP_CLOSED };
+
+struct upstream_buffers;
+
+struct upstream_conn {
+        struct sock sock;
+        struct upstream *up;
+        struct upstream_conn *prev, *next; /* among the idle ones */
+        struct upstream_conn *next_unresolved;
+        enum upstream_conn_state state;
+        struct upstream_call *call;
+        struct upstream_buffers *bufs;
+        struct deadline deadline;
+        uv_connect_t connect;
+        struct http1_writer writer;
+        struct buf out;
+        struct buf held; /* of the reply, while it is paused */
+        bool in_event, paused, replied;
+        int64_t idle_us; /* how long it may be kept */
+};
+
+struct upstream {
+        struct loop *loop;
+        struct deadline_list *deadlines;
+        struct upstream_config config;
+        struct timer *dispatch;
+        struct upstream_conn *idle; /* the newest first */
+        size_t conn_count;
+        struct upstream_call *first_waiting, *last_waiting;
+        size_t waiting_count;
+        bool freeing;
+
+        /* where it is */
+        bool numeric, looking_up;
+        uv_getaddrinfo_t lookup;
+        int64_t looked_up_us;
+        struct sockaddr_storage addresses[UPSTREAM_ADDRESSES_MAX];
+        size_t address_count, next_address;
+        struct upstream_conn *unresolved;
+};
+
+/* The pool, for connections. */
+void upstream_resolve(struct upstream *up, struct upstream_conn *conn);
+void upstream_dispatch(struct upstream *up);
+void upstream_call_again(struct upstream_call *call);
+void upstream_free_if_done(struct upstream *up);
+
+/* Connections, for the pool. */
+struct upstream_conn *upstream_conn_new(struct upstream *up); /* NULL: no memory */
+void upstream_conn_connect(struct upstream_conn *conn, const struct sockaddr_storage *addr);
+void upstream_conn_failed(struct upstream_conn *conn, enum upstream_failure why, const char *text);
+void upstream_conn_take(struct upstream_conn *conn); /* out of the idle ones */
+bool upstream_conn_is_usable(struct upstream_conn *conn);
+void upstream_conn_serve(struct upstream_conn *conn, struct upstream_call *call);
+void upstream_conn_abandon(struct upstream_conn *conn);
+void upstream_conn_close(struct upstream_conn *conn);
+
+#endif
