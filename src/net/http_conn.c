@@ -22,7 +22,7 @@ enum {
 struct conn_buffers {
         struct conn_buffers *next;
         struct http1_parser parser;
-        struct http1_header headers[LIMIT_HTTP_HEADERS];
+        struct http_header headers[LIMIT_HTTP_HEADERS];
         uint8_t head[LIMIT_HTTP_HEAD_BYTES];
 };
 
@@ -561,7 +561,7 @@ static void write_framing(struct http_conn *conn, int status, int64_t length)
 }
 
 bool http_reply_head(struct http_exchange *ex, int status, struct span reason,
-                     const struct http1_header *headers, size_t n, int64_t length, bool close)
+                     const struct http_header *headers, size_t n, int64_t length, bool close)
 {
         struct http_conn *conn = conn_of(ex);
         struct http1_writer *w = &conn->writer;
@@ -633,7 +633,7 @@ void http_reply_end(struct http_exchange *ex)
         reply_done(conn);
 }
 
-void http_reply(struct http_exchange *ex, int status, const struct http1_header *headers, size_t n,
+void http_reply(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                 struct span body, bool close)
 {
         if (!http_reply_head(ex, status, span_str(http1_reason(status)), headers, n,

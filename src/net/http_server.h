@@ -92,7 +92,7 @@ void http_exchange_abort(struct http_exchange *ex);
  * close     the connection ends after this reply.
  * false: what was given is no head (the connection is closed, and `gone` follows). */
 bool http_reply_head(struct http_exchange *ex, int status, struct span reason,
-                     const struct http1_header *headers, size_t n, int64_t length, bool close);
+                     const struct http_header *headers, size_t n, int64_t length, bool close);
 
 /* A piece of the body.  Small ones are gathered until http_reply_flush() or the end.
  * false: the client is gone, or takes too little (`gone` follows). */
@@ -108,7 +108,7 @@ bool http_reply_is_slow(const struct http_exchange *ex);
 void http_reply_end(struct http_exchange *ex);
 
 /* Head, body and end in one. */
-void http_reply(struct http_exchange *ex, int status, const struct http1_header *headers, size_t n,
+void http_reply(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                 struct span body, bool close);
 
 #endif

@@ -80,11 +80,15 @@ void upstream_call_start(struct upstream *up, struct upstream_call *call,
 /* Forget the call: its connection is closed if anything was sent.  Nothing is called back. */
 void upstream_call_cancel(struct upstream_call *call);
 
-/* The request, from inside or after `ready`.  length -1: chunked.
+#define UPSTREAM_CHUNKED INT64_C(-1)
+#define UPSTREAM_NO_BODY INT64_C(-2) /* and no Content-Length: GET */
+
+/* The request, from inside or after `ready`.
+ * length   of the body, or one of the two above.
  * headers  without framing, Connection and hop-by-hop fields.
  * false: it could not be sent; `failed` follows. */
 bool upstream_head(struct upstream_call *call, struct span method, struct span target,
-                   const struct http1_header *headers, size_t n, int64_t length);
+                   const struct http_header *headers, size_t n, int64_t length);
 bool upstream_body(struct upstream_call *call, struct span piece);
 bool upstream_flush(struct upstream_call *call);
 bool upstream_end(struct upstream_call *call);

@@ -21,7 +21,7 @@ enum {
 struct upstream_buffers {
         struct upstream_buffers *next;
         struct http1_parser parser;
-        struct http1_header headers[LIMIT_HTTP_HEADERS];
+        struct http_header headers[LIMIT_HTTP_HEADERS];
         uint8_t head[LIMIT_HTTP_HEAD_BYTES];
 };
 
@@ -410,7 +410,7 @@ static bool send_with(struct upstream_conn *conn, struct span piece)
 }
 
 bool upstream_head(struct upstream_call *call, struct span method, struct span target,
-                   const struct http1_header *headers, size_t n, int64_t length)
+                   const struct http_header *headers, size_t n, int64_t length)
 {
         struct upstream_conn *conn = call->conn;
         struct http1_writer *w = &conn->writer;
@@ -419,12 +419,12 @@ bool upstream_head(struct upstream_call *call, struct span method, struct span t
         http1_write_request(w, &conn->out, 11, method, target);
         for (size_t i = 0; i < n; i++)
                 http1_write_header(w, headers[i].name, headers[i].value);
-        if (length < 0)
-                http1_write_chunked(w);
-        else if (length > 0 || policy_wants_length(method))
-                http1_write_length(w, (uint64_t)length);
-        else
+        if (length == UPSTREAM_NO_BODY)
                 http1_write_no_body(w);
+        else if (length == UPSTREAM_CHUNKED)
+                http1_write_chunked(w);
+        else
+                http1_write_length(w, (uint64_t)length);
         if (w->rc == BUF_OK)
                 return true;
         fail_later(conn);
@@ -493,9 +493,9 @@ void upstream_resume(struct upstream_call *call)
         struct buf held = conn->held;
         buf_init(&conn->held, held.max);
         if (held.n > 0)
-                feed(conn, buf_span(&held));
+                feed(conn, buf_span(&held)); /* the call may end in it: `call` may be gone */
         buf_release(&held);
-        if (call->conn != conn || conn->state != UP_BUSY || conn->paused)
+        if (conn->call != call || conn->state != UP_BUSY || conn->paused)
                 return;
         if (conn->sock.broken)
                 reply_eof(conn); /* the end was read while it was paused */
