@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker: one thread of the gateway: its loop, listener, upstream pool and store.
+ */
+#ifndef APP_WORKER_H
+#define APP_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "app/access_log.h"
+#include "app/hot.h"
+#include "app/metrics.h"
+#include "core/gateway_config.h"
+#include "net/http_server.h"
+#include "net/upstream.h"
+#include "sys/sha256.h"
+
+/* What all workers share. */
+struct gateway {
+        const struct gateway_config *config;
+        const char *store_url;
+        char holder[256];
+        uint8_t fingerprint_secret[256];
+        size_t fingerprint_secret_n;
+        struct hot *hot;
+        struct access_log *log;
+        struct metrics metrics;
+        atomic_int_fast64_t buffered_bytes; /* bodies in memory, of all workers */
+        atomic_int_fast64_t waiters;
+        atomic_bool draining;
+};
+
+struct request;
+
+struct worker {
+        struct gateway *gw;
+        pthread_t thread;
+        struct loop *loop;
+        struct deadline_list *deadlines;
+        struct http_server *server;
+        struct upstream *up;
+        struct store *st;
+        struct loop_store *ls;
+        struct sha256 *hash; /* with the secret: fingerprints */
+        struct sha256 *plain; /* without: ids */
+        struct hot_inbox inbox; /* ids whose waiters here are to look again */
+        struct request *requests; /* all that live */
+        size_t request_count;
+        uint64_t next_request_id;
+        enum { WORKER_RUNNING, WORKER_DRAINING, WORKER_CUTTING, WORKER_ENDED } phase;
+        struct timer *phase_timer;
+        atomic_bool ended, cut; /* for the main thread */
+};
+
+/* Made in the main thread; errors are told before any thread runs. */
+semel_code worker_new(struct gateway *gw, struct worker **ret_worker, semel_error *err);
+semel_code worker_start(struct worker *w, semel_error *err);
+uint16_t worker_port(const struct worker *w);
+
+/* From the main thread: begin to drain now; everything is over at deadline_us. */
+void worker_drain(struct worker *w, int64_t deadline_us);
+/* Wait for the thread and free.  NULL is fine. */
+void worker_join(struct worker *w);
+
+/* From requests: one less lives. */
+void worker_request_ended(struct worker *w);
+
+#endif
