@@ -26,8 +26,12 @@ static const struct problem_entry entries[PROBLEM_KINDS] = {
         [PROBLEM_UPSTREAM_TIMEOUT] = {"upstream-timeout", 504, false,
                                       "The upstream did not answer in time; the outcome is "
                                       "unknown"},
+        [PROBLEM_UPSTREAM_UNREACHABLE] = {"upstream-unreachable", 502, true,
+                                          "The upstream cannot be reached; nothing was sent"},
         [PROBLEM_STORE_DOWN] = {"store-down", 503, true,
                                 "The store of idempotency keys cannot be reached"},
+        [PROBLEM_OVERLOADED] = {"overloaded", 503, true,
+                                "Too much is under way; nothing was sent"},
 };
 
 const struct problem_entry *problem_entry(enum problem_kind kind)

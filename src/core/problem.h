@@ -17,7 +17,9 @@ enum problem_kind {
         PROBLEM_KEY_REUSED,      /* 422, names the first operation */
         PROBLEM_UPSTREAM_UNKNOWN, /* 502: the outcome is unknown */
         PROBLEM_UPSTREAM_TIMEOUT, /* 504: the outcome is unknown */
+        PROBLEM_UPSTREAM_UNREACHABLE, /* 502, retryable: nothing was sent */
         PROBLEM_STORE_DOWN,      /* 503, retryable, Retry-After */
+        PROBLEM_OVERLOADED,      /* 503, retryable, Retry-After: a limit of ours */
         PROBLEM_KINDS
 };
 
