@@ -64,6 +64,7 @@ struct request {
         size_t header_count;
         struct buf body;
         size_t budgeted;      /* bytes counted in gw->buffered_bytes */
+        struct sha256 *fp_hash; /* while the body is read */
         struct fingerprint fp;
         int64_t request_length; /* of a passed request: as it was framed */
 

@@ -42,8 +42,7 @@ struct worker {
         struct upstream *up;
         struct store *st;
         struct loop_store *ls;
-        struct sha256 *hash; /* with the secret: fingerprints */
-        struct sha256 *plain; /* without: ids */
+        struct sha256 *hash; /* of ids */
         struct hot_inbox inbox; /* ids whose waiters here are to look again */
         struct request *requests; /* all that live */
         size_t request_count;

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request: see request.h.
+ */
+#include "app/request.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/http1.h"
+#include "sys/clock.h"
+
+/* -- life ------------------------------------------------------------------------------------ */
+
+static void on_timeout(struct deadline *d);
+
+static struct request *request_new(struct worker *w, struct http_exchange *ex)
+{
+        struct request *r = calloc(1, sizeof *r);
+        if (!r)
+                return NULL;
+        r->w = w;
+        r->ex = ex;
+        r->number = ++w->next_request_id;
+        r->started_us = loop_now_us(w->loop);
+        r->started_wall_us = clock_wall_us();
+        r->upstream_us = -1;
+        r->timeout.fire = on_timeout;
+        buf_init(&r->head, 2 * LIMIT_HTTP_HEAD_BYTES);
+        buf_init(&r->reply_headers, LIMIT_REPLY_HEADERS_BYTES);
+        buf_init(&r->extra_headers, LIMIT_REPLY_HEADERS_BYTES);
+        r->next = w->requests;
+        if (r->next)
+                r->next->prev = r;
+        w->requests = r;
+        w->request_count++;
+        atomic_fetch_add(&w->gw->metrics.requests, 1);
+        return r;
+}
+
+/* The line of the access log, and the numbers. */
+static void account(struct request *r)
+{
+        struct gateway *gw = r->w->gw;
+        int64_t now_us = loop_now_us(r->w->loop);
+        atomic_fetch_add_explicit(&gw->metrics.outcomes[r->outcome], 1, memory_order_relaxed);
+        metrics_observe(&gw->metrics, HISTOGRAM_TOTAL, now_us - r->started_us);
+        if (!gw->log)
+                return;
+        const uint8_t *query = memchr(r->path.p, '?', r->path.n);
+        const struct access_line line = {
+                .wall_us = r->started_wall_us,
+                .peer = (const char *)buf_span(&r->head).p,
+                .method = r->method,
+                .path = span_of(r->path.p, query ? (size_t)(query - r->path.p) : r->path.n),
+                .status = r->client_was_lost ? 0 : r->status,
+                .outcome = r->outcome,
+                .request_id = r->number,
+                .key_id = r->key.n > 0 && r->claim.lease_us > 0 ? r->claim.id.b : NULL,
+                .route = r->route ? r->route->name : "",
+                .total_us = now_us - r->started_us,
+                .upstream_us = r->upstream_us,
+                .request_bytes = r->body.n,
+                .reply_bytes = r->reply_bytes};
+        access_log_write(gw->log, &line);
+}
+
+void request_maybe_free(struct request *r)
+{
+        if (r->ex || r->op_busy || r->call_busy || r->stage != REQUEST_OVER)
+                return;
+        struct worker *w = r->w;
+        request_unwait(r);
+        deadline_clear(&r->timeout);
+        account(r);
+        *(r->prev ? &r->prev->next : &w->requests) = r->next;
+        if (r->next)
+                r->next->prev = r->prev;
+        atomic_fetch_sub(&w->gw->buffered_bytes, (int_fast64_t)r->budgeted);
+        atomic_fetch_sub(&w->gw->metrics.requests, 1);
+        buf_release(&r->head);
+        buf_release(&r->body);
+        buf_release(&r->reply_headers);
+        buf_release(&r->extra_headers);
+        buf_release(&r->reply_body);
+        sha256_free(r->fp_hash);
+        free(r->headers);
+        free(r);
+        worker_request_ended(w);
+}
+
+void request_set_outcome(struct request *r, enum outcome outcome)
+{
+        if (r->outcome_set)
+                return;
+        r->outcome = outcome;
+        r->outcome_set = true;
+}
+
+void request_timeout_in(struct request *r, int64_t us)
+{
+        deadline_set(r->w->deadlines, &r->timeout, loop_now_us(r->w->loop) + us);
+}
+
+static void on_timeout(struct deadline *d)
+{
+        struct request *r = (struct request *)((char *)d - offsetof(struct request, timeout));
+        switch (r->stage) {
+        case REQUEST_WAIT:
+                request_wait_over(r);
+                break;
+        case REQUEST_UPSTREAM:
+        case REQUEST_STREAM:
+                request_upstream_timeout(r);
+                break;
+        case REQUEST_RECORD:
+                request_record_again(r);
+                break;
+        case REQUEST_PASS:
+                request_pass_timeout(r);
+                break;
+        case REQUEST_READ:
+        case REQUEST_CLAIM:
+        case REQUEST_OVER:
+                return;
+        }
+        request_maybe_free(r);
+}
+
+/* -- the head ----------------------------------------------------------------------------------- */
+
+static struct span copy(struct request *r, struct span s)
+{
+        size_t at = r->head.n;
+        (void)buf_append_span(&r->head, s); /* reserved before */
+        return span_of(r->head.p + at, s.n);
+}
+
+/* The head's spans die with the exchange; the request may live longer. */
+static bool copy_head(struct request *r, const struct http1_head *head)
+{
+        size_t total = strlen(r->ex->peer) + 1 + head->method.n + head->target.n +
+                       head->path.n + head->authority.n;
+        for (size_t i = 0; i < head->header_count; i++)
+                total += head->headers[i].name.n + head->headers[i].value.n;
+        r->headers = malloc((head->header_count + 1) * sizeof *r->headers);
+        if (!r->headers || buf_reserve(&r->head, total) != BUF_OK)
+                return false;
+        (void)copy(r, span_of(r->ex->peer, strlen(r->ex->peer) + 1));
+        r->method = copy(r, head->method);
+        r->target = copy(r, head->target);
+        r->path = copy(r, head->path);
+        r->host = copy(r, head->authority);
+        for (size_t i = 0; i < head->header_count; i++) {
+                r->headers[i].name = copy(r, head->headers[i].name);
+                r->headers[i].value = copy(r, head->headers[i].value);
+        }
+        r->header_count = head->header_count;
+        return true;
+}
+
+static void reject(struct request *r, enum problem_kind kind, const char *detail)
+{
+        request_set_outcome(r, OUTCOME_REJECTED);
+        answer_problem(r, kind, detail, 0);
+}
+
+/* Two fields with one key are one key; with two, nobody knows which is meant. */
+static bool read_key(struct request *r)
+{
+        const char *detail = NULL;
+        for (size_t i = 0; i < r->header_count; i++) {
+                struct key key;
+                if (!header_is(&r->headers[i], "Idempotency-Key"))
+                        continue;
+                enum key_result result = key_parse(r->headers[i].value, &key);
+                if (result != KEY_OK)
+                        detail = key_result_text(result);
+                else if (r->key.n > 0 && (key.n != r->key.n ||
+                                          memcmp(key.text, r->key.text, key.n) != 0))
+                        detail = "two Idempotency-Key fields with different keys";
+                else
+                        r->key = key;
+                if (detail)
+                        break;
+        }
+        if (!detail && r->key.n > 0 &&
+            header_is_hop_by_hop(r->headers, r->header_count, span_str("Idempotency-Key")))
+                detail = "the field is named in Connection, so it must not be passed on";
+        if (!detail)
+                return true;
+        r->key.n = 0;
+        reject(r, PROBLEM_KEY_MALFORMED, detail);
+        return false;
+}
+
+/* Whose key it is. */
+static bool read_principal(struct request *r)
+{
+        const struct policy *p = r->policy;
+        const char *name = p->principal == PRINCIPAL_HEADER ? p->principal_header : "Authorization";
+        if (p->principal == PRINCIPAL_NONE)
+                return true;
+        const struct http_header *h = header_find(r->headers, r->header_count, name);
+        if (h && header_count(r->headers, r->header_count, name) > 1) {
+                reject(r, PROBLEM_KEY_MALFORMED, "more than one field says whose key it is");
+                return false;
+        }
+        if (h && h->value.n > 0) {
+                if (sha256_once(h->value.p, h->value.n, r->principal) != 0)
+                        return false;
+                r->principal_n = sizeof r->principal;
+                return true;
+        }
+        if (p->anonymous == ANONYMOUS_ALLOW)
+                return true;
+        reject(r, PROBLEM_KEY_MISSING, "this route does not take keys of anonymous callers");
+        return false;
+}
+
+/* Count bytes that will be held; false: the budget of the process is used up. */
+static bool budget(struct request *r, size_t n)
+{
+        struct gateway *gw = r->w->gw;
+        int_fast64_t before = atomic_fetch_add(&gw->buffered_bytes, (int_fast64_t)n);
+        r->budgeted += n;
+        return before + (int_fast64_t)n <= gw->config->buffered_bytes_max;
+}
+
+static void begin_fingerprint(struct request *r)
+{
+        const struct policy *p = r->policy;
+        const struct http_header *type = header_find(r->headers, r->header_count, "Content-Type");
+        const uint8_t *query = memchr(r->path.p, '?', r->path.n);
+        size_t path_n = !p->fingerprint_query && query ? (size_t)(query - r->path.p) : r->path.n;
+        r->fp_hash = sha256_new(r->w->gw->fingerprint_secret, r->w->gw->fingerprint_secret_n);
+        if (!r->fp_hash)
+                return;
+        fingerprint_begin(&r->fp, sha256_sink(r->fp_hash));
+        fingerprint_field(&r->fp, r->method);
+        fingerprint_field(&r->fp, p->fingerprint_host ? r->host : span_of(NULL, 0));
+        fingerprint_field(&r->fp, span_of(r->path.p, path_n));
+        fingerprint_field(&r->fp, type ? type->value : span_of(NULL, 0));
+}
+
+static void begin_read(struct request *r, const struct http1_head *head)
+{
+        r->stage = REQUEST_READ;
+        buf_init(&r->body, (size_t)r->policy->request_body_max);
+        buf_init(&r->reply_body, (size_t)r->policy->reply_body_max);
+        if (head->framing == HTTP1_LENGTH &&
+            head->content_length > (uint64_t)r->policy->request_body_max) {
+                reject(r, PROBLEM_BODY_TOO_LARGE, "");
+                return;
+        }
+        begin_fingerprint(r);
+        if (!r->fp_hash) {
+                request_set_outcome(r, OUTCOME_OVERLOADED);
+                answer_problem(r, PROBLEM_OVERLOADED, "", 1);
+                return;
+        }
+        http_exchange_continue(r->ex);
+}
+
+static void route(struct request *r, const struct http1_head *head)
+{
+        r->policy = gateway_config_match(r->w->gw->config, r->method, r->path, &r->route);
+        if (head->form == HTTP1_AUTHORITY) {
+                request_set_outcome(r, OUTCOME_REJECTED);
+                answer_refusal(r, 501, "Not Implemented", "CONNECT is not served here");
+                return;
+        }
+        if (head->upgrade) {
+                request_set_outcome(r, OUTCOME_REJECTED);
+                answer_refusal(r, 501, "Not Implemented",
+                               "Upgrade is not served here: connect to the service itself");
+                return;
+        }
+        bool claimed = (policy_method(r->method) & r->policy->methods) != 0;
+        if (claimed && !read_key(r))
+                return;
+        if (claimed && r->key.n == 0 && r->policy->missing_key == MISSING_REJECT) {
+                reject(r, PROBLEM_KEY_MISSING, "");
+                return;
+        }
+        if (!claimed || r->key.n == 0) {
+                r->request_length = head->framing == HTTP1_LENGTH ? (int64_t)head->content_length
+                                    : head->framing == HTTP1_CHUNKED ? UPSTREAM_CHUNKED
+                                                                     : UPSTREAM_NO_BODY;
+                request_set_outcome(r, OUTCOME_PASSED);
+                request_pass(r);
+                return;
+        }
+        if (read_principal(r))
+                begin_read(r, head);
+}
+
+/* -- events of the client ------------------------------------------------------------------------- */
+
+static void on_head(void *arg, struct http_exchange *ex)
+{
+        struct worker *w = arg;
+        struct request *r = request_new(w, ex);
+        if (!r || !copy_head(r, ex->request)) {
+                if (r) {
+                        r->ex = NULL;
+                        r->stage = REQUEST_OVER;
+                        request_maybe_free(r);
+                }
+                http_exchange_abort(ex); /* no memory even to say so */
+                return;
+        }
+        ex->app = r;
+        route(r, ex->request);
+        request_maybe_free(r);
+}
+
+static void on_body(void *arg, struct http_exchange *ex, struct span piece)
+{
+        struct request *r = ex->app;
+        (void)arg;
+        if (r->stage == REQUEST_PASS) {
+                request_pass_body(r, piece);
+                request_maybe_free(r);
+                return;
+        }
+        if (!budget(r, piece.n)) {
+                request_set_outcome(r, OUTCOME_OVERLOADED);
+                answer_problem(r, PROBLEM_OVERLOADED, "", 1);
+        } else if (buf_append_span(&r->body, piece) != BUF_OK) {
+                reject(r, PROBLEM_BODY_TOO_LARGE, "");
+        } else {
+                fingerprint_body(&r->fp, piece);
+        }
+        request_maybe_free(r);
+}
+
+static void on_end(void *arg, struct http_exchange *ex)
+{
+        struct request *r = ex->app;
+        (void)arg;
+        r->body_whole = true;
+        if (r->stage == REQUEST_PASS) {
+                request_pass_end(r);
+        } else if (r->stage == REQUEST_READ) {
+                fingerprint_end(&r->fp, &r->claim.fingerprint);
+                sha256_free(r->fp_hash);
+                r->fp_hash = NULL;
+                request_claim(r);
+        }
+        request_maybe_free(r);
+}
+
+static void on_drained(void *arg, struct http_exchange *ex)
+{
+        struct request *r = ex->app;
+        (void)arg;
+        if (r->stage == REQUEST_PASS)
+                request_pass_drained(r);
+        else if (r->stage == REQUEST_STREAM && r->call_busy)
+                upstream_resume(&r->call);
+        request_maybe_free(r);
+}
+
+/* The client is gone.  What was not sent yet is given up; what was is seen to its end. */
+static void on_gone(void *arg, struct http_exchange *ex)
+{
+        struct request *r = ex->app;
+        (void)arg;
+        r->ex = NULL;
+        r->client_was_lost = true;
+        switch (r->stage) {
+        case REQUEST_READ:
+                request_set_outcome(r, OUTCOME_GONE);
+                r->stage = REQUEST_OVER;
+                break;
+        case REQUEST_WAIT:
+                if (!r->fresh_key_held) {
+                        request_set_outcome(r, OUTCOME_GONE);
+                        r->stage = REQUEST_OVER;
+                }
+                break;
+        case REQUEST_PASS:
+                request_pass_gone(r);
+                break;
+        case REQUEST_STREAM: /* it goes on, so that the upstream is not cut in its work */
+                if (r->call_busy)
+                        upstream_resume(&r->call);
+                break;
+        case REQUEST_CLAIM:    /* its answer releases it */
+        case REQUEST_UPSTREAM: /* H68 */
+        case REQUEST_RECORD:
+        case REQUEST_OVER:
+                break;
+        }
+        request_maybe_free(r);
+}
+
+static void on_failed(void *arg, const char *peer, enum http1_error error)
+{
+        struct worker *w = arg;
+        (void)peer;
+        (void)error;
+        metrics_count(&w->gw->metrics, COUNTER_BAD_MESSAGES);
+}
+
+const struct http_handler request_handler = {
+        .head = on_head,
+        .body = on_body,
+        .end = on_end,
+        .drained = on_drained,
+        .gone = on_gone,
+        .failed = on_failed,
+};
+
+/* -- shutdown ---------------------------------------------------------------------------------------- */
+
+void request_drain(struct request *r)
+{
+        if (r->stage == REQUEST_WAIT && !r->fresh_key_held)
+                request_wait_over(r); /* with an answer, instead of to the deadline */
+        request_maybe_free(r);
+}
+
+void request_cut(struct request *r)
+{
+        if (r->call_busy) {
+                upstream_call_cancel(&r->call);
+                r->call_busy = false;
+        }
+        if (r->ex) {
+                struct http_exchange *ex = r->ex;
+                r->ex = NULL;
+                r->client_was_lost = true;
+                http_exchange_abort(ex);
+        }
+        /* What was sent and did not finish is left to its lease: it becomes UNKNOWN, and is never
+         * released. */
+        r->stage = REQUEST_OVER;
+        request_maybe_free(r);
+}
