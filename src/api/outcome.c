@@ -8,7 +8,7 @@
 
 #include "api/reply_object.h"
 #include "base/err.h"
-#include "core/limits.h"
+#include "core/retry.h"
 
 const char *semel_outcome_name(semel_outcome outcome)
 {
@@ -33,17 +33,6 @@ const char *semel_outcome_name(semel_outcome outcome)
                 return "ran-unrecorded";
         }
         return "?";
-}
-
-/* As long again as it has been running: the first retries come soon, and a long run is not
- * asked for every second (H77).  At least a second, at most the lease (H18). */
-static int retry_after_s(int64_t held_us, int64_t left_us)
-{
-        int64_t us = held_us < left_us ? held_us : left_us;
-        int64_t s = (us + SECOND - 1) / SECOND;
-        if (s < 1)
-                return 1;
-        return s > LIMIT_LEASE_US / SECOND ? (int)(LIMIT_LEASE_US / SECOND) : (int)s;
 }
 
 semel_outcome outcome_busy(int64_t held_us, int64_t left_us, semel_error *err)

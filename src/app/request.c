@@ -56,6 +56,7 @@ static void account(struct request *r)
                 .status = r->client_was_lost ? 0 : r->status,
                 .outcome = r->outcome,
                 .request_id = r->number,
+                .worker = r->w->number,
                 .key_id = r->key.n > 0 && r->claim.lease_us > 0 ? r->claim.id.b : NULL,
                 .route = r->route ? r->route->name : "",
                 .total_us = now_us - r->started_us,
@@ -95,6 +96,20 @@ void request_set_outcome(struct request *r, enum outcome outcome)
                 return;
         r->outcome = outcome;
         r->outcome_set = true;
+}
+
+void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op))
+{
+        if (!r->w->ls) { /* the worker has ended: the lease ends what was claimed */
+                r->stage = REQUEST_OVER;
+                return;
+        }
+        r->op.deadline_us = loop_now_us(r->w->loop) + timeout_us;
+        r->op.done = done;
+        r->op.arg = r;
+        r->op_busy = true;
+        atomic_fetch_add(&r->w->gw->metrics.store_queue, 1);
+        loop_store_submit(r->w->ls, &r->op);
 }
 
 void request_timeout_in(struct request *r, int64_t us)
@@ -375,7 +390,7 @@ static void on_gone(void *arg, struct http_exchange *ex)
                 r->stage = REQUEST_OVER;
                 break;
         case REQUEST_WAIT:
-                if (!r->fresh_key_held) {
+                if (!r->holding) {
                         request_set_outcome(r, OUTCOME_GONE);
                         r->stage = REQUEST_OVER;
                 }
@@ -417,7 +432,7 @@ const struct http_handler request_handler = {
 
 void request_drain(struct request *r)
 {
-        if (r->stage == REQUEST_WAIT && !r->fresh_key_held)
+        if (r->stage == REQUEST_WAIT && !r->holding)
                 request_wait_over(r); /* with an answer, instead of to the deadline */
         request_maybe_free(r);
 }
@@ -435,7 +450,8 @@ void request_cut(struct request *r)
                 http_exchange_abort(ex);
         }
         /* What was sent and did not finish is left to its lease: it becomes UNKNOWN, and is never
-         * released. */
-        r->stage = REQUEST_OVER;
+         * released.  A claim whose answer is awaited is released by it; a record is awaited. */
+        if (!r->op_busy)
+                r->stage = REQUEST_OVER;
         request_maybe_free(r);
 }

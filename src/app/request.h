@@ -55,7 +55,7 @@ struct request {
         uint64_t number;
         int64_t started_us, started_wall_us, claimed_us, dispatched_us, upstream_us;
         enum outcome outcome;
-        bool outcome_set, fresh_key_held, dispatched, body_whole, client_was_lost;
+        bool outcome_set, holding, dispatched, body_whole, client_was_lost;
 
         /* of the request, kept: its head's spans die with the exchange */
         struct buf head;      /* copies that the spans below point into */
@@ -72,12 +72,14 @@ struct request {
         struct key key;
         uint8_t principal[HASH_BYTES];
         size_t principal_n;
+        char operation[LIMIT_OPERATION_BYTES + 1]; /* "POST /orders" */
         struct command_claim claim;
         int64_t token;
         int64_t deadline_us;  /* until then the claim is trusted: counted from before the submit */
         int64_t wait_until_us; /* Prefer: wait */
         int64_t pause_us;
         bool waiting;         /* counted as a waiter */
+        bool unprotected;     /* the store is down, and the route fails open */
         struct store_op op;
         bool op_busy;
         struct deadline timeout;
@@ -85,12 +87,14 @@ struct request {
         /* the upstream */
         struct upstream_call call;
         bool call_busy;
+        int64_t ask_until_us; /* the upstream has until then, asked once or more */
+        int64_t reply_length; /* of the reply's body, or HTTP_REPLY_STREAM */
         int status;
         char reason[64];
         struct buf reply_headers; /* as stored: the reply codec's form */
         struct buf extra_headers; /* for the first client only: Set-Cookie and the like */
         struct buf reply_body;
-        bool streaming, reply_whole, reply_cut, wants_again;
+        bool streaming, reply_whole, reply_cut;
         enum policy_class class;
 
         /* the record */
@@ -109,6 +113,8 @@ extern const struct http_handler request_handler; /* arg: the worker */
 /* Free it when nothing holds it any more. */
 void request_maybe_free(struct request *r);
 void request_set_outcome(struct request *r, enum outcome outcome);
+/* Submit r->op, whose kind and input are filled in. */
+void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op));
 /* The timeout of the stage the request is in. */
 void request_timeout_in(struct request *r, int64_t us);
 /* Shutdown: nothing waits any longer; at the cut everything ends. */

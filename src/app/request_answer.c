@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "app/request.h"
+#include "core/http1_write.h"
 #include "core/reply_codec.h"
 
 enum { ANSWER_HEADERS_MAX = LIMIT_REPLY_HEADERS + LIMIT_HTTP_HEADERS + 8 };

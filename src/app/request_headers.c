@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "app/request.h"
+#include "core/http1_write.h"
 #include "core/reply_codec.h"
 
 /* Made by us, so what a client sent under these names does not reach the upstream.  (For

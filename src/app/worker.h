@@ -47,20 +47,28 @@ struct worker {
         struct request *requests; /* all that live */
         size_t request_count;
         uint64_t next_request_id;
-        enum { WORKER_RUNNING, WORKER_DRAINING, WORKER_CUTTING, WORKER_ENDED } phase;
+        int number;
+        bool started;
+        enum { WORKER_RUNNING, WORKER_DRAINING, WORKER_CUTTING, WORKER_LAST, WORKER_ENDED } phase;
         struct timer *phase_timer;
-        atomic_bool ended, cut; /* for the main thread */
+        atomic_int_fast64_t drain_until_us; /* from the main thread; 0: not yet */
+        atomic_bool ended, cut;             /* for the main thread */
+        atomic_int_fast64_t connections;    /* the same */
 };
 
-/* Made in the main thread; errors are told before any thread runs. */
-semel_code worker_new(struct gateway *gw, struct worker **ret_worker, semel_error *err);
+/* Made in the main thread; errors are told before any thread runs.
+ * port  0: what the settings say; else the port that the first worker got. */
+semel_code worker_new(struct gateway *gw, int number, uint16_t port, struct worker **ret_worker,
+                      semel_error *err);
 semel_code worker_start(struct worker *w, semel_error *err);
 uint16_t worker_port(const struct worker *w);
 
 /* From the main thread: begin to drain now; everything is over at deadline_us. */
 void worker_drain(struct worker *w, int64_t deadline_us);
-/* Wait for the thread and free.  NULL is fine. */
+/* Wait for the thread.  NULL is fine. */
 void worker_join(struct worker *w);
+/* Free what is not running.  NULL is fine. */
+void worker_free(struct worker *w);
 
 /* From requests: one less lives. */
 void worker_request_ended(struct worker *w);

@@ -78,6 +78,13 @@ void loop_free_handle(uv_handle_t *handle)
         free(handle->data);
 }
 
+void loop_settle(struct loop *loop)
+{
+        enum { TURNS = 8 }; /* a close may begin another one */
+        for (int i = 0; i < TURNS; i++)
+                (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
+}
+
 void loop_free(struct loop *loop)
 {
         if (!loop)
@@ -173,7 +180,6 @@ semel_code loop_on_signal(struct loop *loop, int signo, void (*fn)(void *arg, in
         int rc = uv_signal_start(&s->handle, on_signal, signo);
         if (rc != 0)
                 return err_set_errno(err, SEMEL_ERR_INTERNAL, -rc, "signal %d", signo);
-        uv_unref((uv_handle_t *)&s->handle);
         return SEMEL_OK;
 }
 

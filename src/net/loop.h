@@ -25,6 +25,9 @@ struct loop *loop_new(semel_error *err);
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 
+/* Let closes that were asked for come to their end, on a loop that is not running. */
+void loop_settle(struct loop *loop);
+
 /* Closes what is still open and frees.  The loop must not be running. */
 void loop_free(struct loop *loop);
 
