@@ -34,6 +34,7 @@ static struct request *request_new(struct worker *w, struct http_exchange *ex)
                 r->next->prev = r;
         w->requests = r;
         w->request_count++;
+        atomic_store(&w->connections, (int_fast64_t)http_server_connections(w->server));
         atomic_fetch_add(&w->gw->metrics.requests, 1);
         return r;
 }
@@ -77,6 +78,7 @@ void request_maybe_free(struct request *r)
         *(r->prev ? &r->prev->next : &w->requests) = r->next;
         if (r->next)
                 r->next->prev = r->prev;
+        w->request_count--;
         atomic_fetch_sub(&w->gw->buffered_bytes, (int_fast64_t)r->budgeted);
         atomic_fetch_sub(&w->gw->metrics.requests, 1);
         buf_release(&r->head);

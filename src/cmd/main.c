@@ -11,8 +11,9 @@
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 
-static const struct subcommand *const commands[] = {&subcommand_run, &subcommand_keys,
-                                                    &subcommand_migrate, NULL};
+static const struct subcommand *const commands[] = {&subcommand_gateway, &subcommand_run,
+                                                    &subcommand_keys, &subcommand_migrate,
+                                                    &subcommand_config, NULL};
 
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */

@@ -14,11 +14,15 @@
 #include "base/err.h"
 #include "cmd/say.h"
 
-semel_code store_url(const struct options *o, const char **ret_url, char *space, semel_error *err)
+void stores_register(void)
 {
         semel_sqlite_register();
         semel_postgres_register();
+}
 
+semel_code store_url(const struct options *o, const char **ret_url, char *space, semel_error *err)
+{
+        stores_register();
         const char *url = option_text(o, OPT_DB);
         if (!url)
                 url = getenv("SEMEL_DB");

@@ -12,6 +12,9 @@
 
 enum { STORE_URL_BYTES_MAX = FILES_PATH_BYTES_MAX + 32 };
 
+/* Make every driver known. */
+void stores_register(void);
+
 /* Make the drivers known and find the URL.  The default is a SQLite file in the state
  * directory, which is made, and said on stderr. */
 semel_code store_url(const struct options *o, const char **ret_url,

@@ -79,6 +79,31 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_STORE_KEY] = {"store-key", NULL, OPTION_CHOICE, "HOW", {"text", "digest"},
                            .fallback = "text",
                            .help = "keep the key's text for `keys show`, or only its digest"},
+        [OPT_CONFIG] = {"config", NULL, OPTION_TEXT, "FILE",
+                        .help = "a YAML file with routes and policies; options win over it"},
+        [OPT_LISTEN] = {"listen", NULL, OPTION_TEXT, "ADDRESS",
+                        .help = "where clients connect: HOST:PORT, :PORT, [IPv6]:PORT, unix:/path; "
+                                "default :8080"},
+        [OPT_UPSTREAM] = {"upstream", NULL, OPTION_TEXT, "URL",
+                          .help = "the service behind: http://HOST:PORT or unix:/path"},
+        [OPT_WORKERS] = {"workers", NULL, OPTION_TEXT, "N", .help = "threads; default 1"},
+        [OPT_ADMIN] = {"admin", NULL, OPTION_TEXT, "ADDRESS",
+                       .help = "serve /healthz, /readyz and /metrics there; off unless given"},
+        [OPT_ADMIN_TOKEN_FILE] = {"admin-token-file", NULL, OPTION_TEXT, "FILE",
+                                  .help = "the bearer token that the admin listener asks for"},
+        [OPT_LOG] = {"log", NULL, OPTION_TEXT, "HOW",
+                     .help = "the access log on stdout: text, json or none; default text"},
+        [OPT_IDEMPOTENT] = {"idempotent",
+                            .help = "the upstream itself dedupes on Idempotency-Key, so running "
+                                    "again is safe"},
+        [OPT_UPSTREAM_TIMEOUT] = {"upstream-timeout", NULL, OPTION_TEXT, "TIME",
+                                  .help = "how long the upstream may take; default 30s"},
+        [OPT_DRAIN_DELAY] = {"drain-delay", NULL, OPTION_TEXT, "TIME",
+                             .help = "after SIGTERM: still accept for so long while /readyz fails; "
+                                     "default 0"},
+        [OPT_SHUTDOWN_DEADLINE] = {"shutdown-deadline", NULL, OPTION_TEXT, "TIME",
+                                   .help = "after SIGTERM: when what still runs is cut off; "
+                                           "default 25s"},
 };
 
 const struct option_def *option_def(enum option_id id)

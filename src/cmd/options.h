@@ -53,6 +53,18 @@ enum option_id {
         OPT_OUTPUT_MAX,
         OPT_OPERATION,
         OPT_STORE_KEY,
+        /* gateway */
+        OPT_CONFIG,
+        OPT_LISTEN,
+        OPT_UPSTREAM,
+        OPT_WORKERS,
+        OPT_ADMIN,
+        OPT_ADMIN_TOKEN_FILE,
+        OPT_LOG,
+        OPT_IDEMPOTENT,
+        OPT_UPSTREAM_TIMEOUT,
+        OPT_DRAIN_DELAY,
+        OPT_SHUTDOWN_DEADLINE,
         OPTION_COUNT
 };
 

@@ -24,6 +24,8 @@ struct subcommand {
 extern const struct subcommand subcommand_migrate;
 extern const struct subcommand subcommand_keys;
 extern const struct subcommand subcommand_run;
+extern const struct subcommand subcommand_gateway;
+extern const struct subcommand subcommand_config;
 
 #define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
 

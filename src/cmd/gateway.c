@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gateway: `semel gateway`: settings from defaults, file, environment and options, in this order.
+ */
+#include "app/gateway.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "cmd/gateway_settings.h"
+#include "cmd/open_store.h"
+#include "cmd/say.h"
+#include "cmd/subcommand.h"
+#include "conf/gateway_file.h"
+
+static void tell(void *arg, const char *error)
+{
+        (void)arg;
+        say_error("%s", error);
+}
+
+/* Options that are settings by another spelling. */
+static const struct {
+        enum option_id option;
+        const char *setting;
+} option_settings[] = {
+        {OPT_LISTEN, "listen"},
+        {OPT_UPSTREAM, "upstream"},
+        {OPT_WORKERS, "workers"},
+        {OPT_ADMIN, "admin"},
+        {OPT_ADMIN_TOKEN_FILE, "admin_token_file"},
+        {OPT_LOG, "log"},
+        {OPT_DRAIN_DELAY, "drain_delay"},
+        {OPT_SHUTDOWN_DEADLINE, "shutdown_deadline"},
+}, option_policies[] = {
+        {OPT_LEASE, "lease"},
+        {OPT_RETENTION, "retention"},
+        {OPT_ON_UNKNOWN, "on_unknown"},
+        {OPT_UPSTREAM_TIMEOUT, "upstream_timeout"},
+};
+
+static bool set_or_say(const struct setting *s, void *object, const char *value, const char *from)
+{
+        char why[SETTING_ERROR_BYTES];
+        if (setting_set(s, object, value, why))
+                return true;
+        say_error("%s %s", from, why);
+        return false;
+}
+
+/* SEMEL_<NAME> for every setting. */
+static bool from_environment(const struct setting *table, size_t n, void *object)
+{
+        for (size_t i = 0; i < n; i++) {
+                char name[64] = "SEMEL_";
+                size_t at = strlen(name);
+                for (const char *p = table[i].name; *p && at < sizeof name - 1; p++)
+                        name[at++] = (char)toupper((unsigned char)*p);
+                name[at] = 0;
+                const char *value = getenv(name);
+                if (value && !set_or_say(&table[i], object, value, name))
+                        return false;
+        }
+        return true;
+}
+
+/* A policy that was given outside the file counts for every route. */
+static bool set_policies(struct gateway_config *config, const struct setting *s, const char *value,
+                         const char *from)
+{
+        if (!set_or_say(s, &config->policy, value, from))
+                return false;
+        for (size_t i = 0; i < config->route_count; i++)
+                if (!set_or_say(s, &config->routes[i].policy, value, from))
+                        return false;
+        return true;
+}
+
+static bool from_options(const struct options *o, struct gateway_config *config)
+{
+        char from[64];
+        for (size_t i = 0; i < sizeof option_settings / sizeof option_settings[0]; i++) {
+                const struct option_value *v = &o->value[option_settings[i].option];
+                (void)snprintf(from, sizeof from, "--%s",
+                               option_def(option_settings[i].option)->name);
+                if (v->given && !set_or_say(setting_find(gateway_settings, gateway_setting_count,
+                                                         option_settings[i].setting),
+                                            config, v->text, from))
+                        return false;
+        }
+        for (size_t i = 0; i < sizeof option_policies / sizeof option_policies[0]; i++) {
+                const struct option_value *v = &o->value[option_policies[i].option];
+                (void)snprintf(from, sizeof from, "--%s",
+                               option_def(option_policies[i].option)->name);
+                if (v->given && !set_policies(config,
+                                              setting_find(policy_settings, policy_setting_count,
+                                                           option_policies[i].setting),
+                                              v->text, from))
+                        return false;
+        }
+        if (option_flag(o, OPT_IDEMPOTENT))
+                return set_policies(config,
+                                    setting_find(policy_settings, policy_setting_count, "upstream"),
+                                    "idempotent", "--idempotent");
+        return true;
+}
+
+bool gateway_settings_read(const struct options *o, struct gateway_config *config)
+{
+        char why[SETTING_ERROR_BYTES];
+        gateway_config_defaults(config);
+        const char *file = option_text(o, OPT_CONFIG);
+        if (file && gateway_file_read(file, config, tell, NULL) != 0)
+                return false;
+        if (!from_environment(gateway_settings, gateway_setting_count, config) ||
+            !from_options(o, config))
+                return false;
+        if (gateway_config_check(config, why))
+                return true;
+        say_error("%s", why);
+        return false;
+}
+
+static void say_line(const char *line)
+{
+        say_note("%s", line);
+}
+
+static int gateway_run_command(const struct options *o)
+{
+        static struct gateway_config config; /* large: routes */
+        struct semel_error err = {0};
+        char space[STORE_URL_BYTES_MAX];
+        const char *url;
+        if (o->positional_count > 0 || o->rest) {
+                say_error("gateway takes options only: semel gateway --upstream http://127.0.0.1:9000");
+                return EXIT_CODE_USAGE;
+        }
+        if (!gateway_settings_read(o, &config))
+                return EXIT_CODE_USAGE;
+        stores_register();
+        if (config.db[0] && !option_text(o, OPT_DB))
+                url = config.db;
+        else if (store_url(o, &url, space, &err) != SEMEL_OK)
+                return say_failure(&err);
+        int rc = gateway_run(&config, url, say_line, &err);
+        if (err.code != SEMEL_OK)
+                say_error("%s", err.text);
+        return rc;
+}
+
+static const enum option_id gateway_options[] = {
+        OPT_UPSTREAM, OPT_LISTEN, OPT_DB, OPT_CONFIG, OPT_WORKERS, OPT_ON_UNKNOWN, OPT_IDEMPOTENT,
+        OPT_LEASE, OPT_UPSTREAM_TIMEOUT, OPT_RETENTION, OPT_ADMIN, OPT_ADMIN_TOKEN_FILE, OPT_LOG,
+        OPT_DRAIN_DELAY, OPT_SHUTDOWN_DEADLINE, OPT_QUIET};
+
+const struct subcommand subcommand_gateway = {
+        .name = "gateway",
+        .usage = "--upstream URL [--listen ADDRESS] [--db URL] [--config FILE]",
+        .summary = "a reverse proxy that honours Idempotency-Key, in front of any service",
+        .text = "A POST or PATCH with an Idempotency-Key reaches the service once: a retry gets the\n"
+                "same reply, byte for byte; a retry while it runs gets 409 (or waits, with `Prefer:\n"
+                "wait=N`); another request under the same key gets 422.  When nobody can know whether\n"
+                "it ran, the key is held as UNKNOWN until an operator decides (semel keys).  Requests\n"
+                "without a key pass through untouched.\n"
+                "\n"
+                "At most once by itself; exactly once when the service dedupes on the forwarded key\n"
+                "(--idempotent).  Every setting is in `semel config reference`, and may be given as\n"
+                "SEMEL_<NAME> in the environment.\n",
+        .examples = "semel gateway --listen :8080 --upstream http://127.0.0.1:9000\n"
+                    "semel gateway --upstream unix:/run/app.sock --db postgres://gw@db/semel\n"
+                    "semel gateway --config /etc/semel/gateway.yaml --admin 127.0.0.1:9901\n",
+        .exits = "75  the shutdown deadline cut something off: its keys become UNKNOWN\n",
+        .options = OPTION_SET(gateway_options),
+        .run = gateway_run_command,
+};
