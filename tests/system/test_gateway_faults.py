@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fault matrix of the gateway: for each thing that can go wrong with the upstream, how often the
+effect happened, what the first caller heard, and what the next retry hears.
+
+Each cell asserts that its fault struck unfinished work.  Under hold the effect happens at most
+once; with an upstream that dedupes it happens exactly once, when the client has retried."""
+import socket
+
+import pytest
+
+from support import upstream as up
+from support.gateway import Gateway
+from support.upstream import REPLY, Upstream
+from support.wait import free_port, wait_until
+
+GARBAGE = b'\x00\x01 this is no HTTP \r\n\r\n'
+TWO_LENGTHS = (b'HTTP/1.1 201 Created\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy')
+BOTH = (b'HTTP/1.1 201 Created\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n')
+FLOOD = b'HTTP/1.1 102 Processing\r\n\r\n' * 1000
+TRUNCATED = b'HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nonly this'
+HUGE_HEAD = b'HTTP/1.1 201 Created\r\nX-Long: ' + b'a' * 100000 + b'\r\n\r\n'
+
+# name: behaviour, executed by then, first status, first problem, retry status under hold
+CELLS = {
+    'resets in the request\'s body': (up.resets_in_the_body, False, 502, 'upstream-unknown', 409),
+    'resets after all, not executed': (up.resets_after(0, False), False, 502, 'upstream-unknown', 409),
+    'resets after all, executed': (up.resets_after(0, True), True, 502, 'upstream-unknown', 409),
+    'resets after one byte of the reply': (up.resets_after(1, True), True, 502, 'upstream-unknown', 409),
+    'resets after the reply\'s head': (up.resets_after(REPLY.index(b'%d'), True), True, 502,
+                                       'upstream-unknown', 409),
+    'resets in the reply\'s body': (up.resets_after(-3, True), True, 502, 'upstream-unknown', 409),
+    'closes without an answer': (up.closes(True), True, 502, 'upstream-unknown', 409),
+    'answers garbage': (up.answers(GARBAGE, True), True, 502, 'upstream-unknown', 409),
+    'answers two lengths': (up.answers(TWO_LENGTHS, True), True, 502, 'upstream-unknown', 409),
+    'answers a length and chunks': (up.answers(BOTH, True), True, 502, 'upstream-unknown', 409),
+    'answers a flood of 1xx': (up.answers(FLOOD, True), True, 502, 'upstream-unknown', 409),
+    'answers an oversized head': (up.answers(HUGE_HEAD, True), True, 502, 'upstream-unknown', 409),
+    'hangs, executed': (up.hangs(True), True, 504, 'upstream-timeout', 409),
+    'hangs, not executed': (up.hangs(False), False, 504, 'upstream-timeout', 409),
+    'says 503': (up.answers(b'HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n', True), True, 503, None, 409),
+    'says 429': (up.answers(b'HTTP/1.1 429 Slow\r\nContent-Length: 0\r\n\r\n'), False, 429, None, 201),
+    'says 401': (up.answers(b'HTTP/1.1 401 Who\r\nContent-Length: 0\r\n\r\n'), False, 401, None, 201),
+    'says 400': (up.answers(b'HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno', True), True, 400, None,
+                 400),
+    'says 500': (up.answers(b'HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\nno', True), True, 500, None,
+                 500),
+}
+
+
+def truncated(upstream, conn, request):
+    upstream.execute(request)
+    conn.sendall(TRUNCATED)
+    return False
+
+
+CELLS['answers half a reply'] = (truncated, True, 502, 'upstream-unknown', 409)
+
+
+@pytest.fixture
+def start(procs, build):
+    ups = []
+
+    def go(dedupes, url, *options):
+        upstream = Upstream(dedupes)
+        ups.append(upstream)
+        extra = ['--idempotent'] if dedupes else []
+        return upstream, Gateway(procs, build.semel, upstream.url, url, '--upstream-timeout', '1s',
+                                 *extra, *options)
+    yield go
+    for upstream in ups:
+        upstream.close()
+
+
+@pytest.mark.parametrize('cell', CELLS, ids=lambda c: c.replace(' ', '-'))
+def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
+    behave, executed, status, problem, retry_status = CELLS[cell]
+    upstream, gateway = start(False, sqlite_url)
+    upstream.plan.append(behave)
+    first = gateway.post('k')
+    assert upstream.struck == 1, 'the fault did not strike'
+    assert first.status == status, first
+    if problem:
+        assert first.problem == problem
+    assert upstream.effects['k'] == (1 if executed else 0)
+    second = gateway.post('k')
+    assert second.status == retry_status, second
+    if retry_status == 409:
+        assert second.problem == 'outcome-unknown'
+        assert len(upstream.requests) <= 1, 'it was sent again'
+    assert upstream.effects['k'] <= 1
+    gateway.wait_quiet()
+    assert gateway.process.alive()
+
+
+@pytest.mark.parametrize('cell', [c for c in CELLS if CELLS[c][4] == 409],
+                         ids=lambda c: c.replace(' ', '-'))
+def test_h62_fault_with_an_upstream_that_dedupes(start, sqlite_url, cell):
+    behave, executed, status, problem, _ = CELLS[cell]
+    upstream, gateway = start(True, sqlite_url)
+    upstream.plan.append(behave)
+    first = gateway.post('k')
+    assert upstream.struck == 1, 'the fault did not strike'
+    assert first.status == status, first
+    upstream.release.set()
+    second = gateway.post('k')
+    assert second.status == 201, second
+    assert upstream.effects['k'] == 1
+    third = gateway.post('k')
+    assert third.replayed and third.kept() == (second.status, [
+        h for h in second.kept()[1] if h[0] != 'Set-Cookie'], second.body)
+
+
+def test_h63_refused_connections_free_the_key(procs, build, sqlite_url):
+    port = free_port()
+    gateway = Gateway(procs, build.semel, f'http://127.0.0.1:{port}', sqlite_url)
+    first = gateway.post('k')
+    assert (first.status, first.problem) == (502, 'upstream-unreachable')
+    assert first.header('Idempotency-Outcome') == 'not-executed'
+    assert first.header('Retry-After') == '1'
+    second = gateway.post('k', body=b'another request')  # the key is free: no mismatch
+    assert second.problem == 'upstream-unreachable'
+
+
+def test_h63_a_reset_before_a_byte_was_read_is_judged_by_what_was_sent(start, sqlite_url):
+    """The reset may come before or after our first byte: both are told as what they are."""
+    upstream, gateway = start(False, sqlite_url)
+    upstream.plan.append(up.resets_before_reading)
+    first = gateway.post('k')
+    assert upstream.struck == 1 and first.status == 502
+    second = gateway.post('k')
+    if first.problem == 'upstream-unreachable':
+        assert second.status == 201 and upstream.effects['k'] == 1
+    else:
+        assert (first.problem, second.problem) == ('upstream-unknown', 'outcome-unknown')
+        assert upstream.effects['k'] == 0
+
+
+def test_h63_a_kept_connection_that_died_is_not_used(start, sqlite_url):
+    upstream, gateway = start(False, sqlite_url)
+    assert gateway.post('k1').status == 201
+    for conn in upstream.connections:
+        conn.shutdown(socket.SHUT_RDWR)
+    assert gateway.post('k2').status == 201
+    assert upstream.total() == 2
+
+
+def test_an_unsolicited_408_on_an_idle_connection_answers_nobody(start, sqlite_url):
+    upstream, gateway = start(False, sqlite_url)
+    assert gateway.post('k1').status == 201
+    upstream.connections[-1].sendall(b'HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n')
+    second = gateway.post('k2')
+    assert (second.status, upstream.effects['k2']) == (201, 1)
+
+
+def test_a_409_of_an_upstream_that_dedupes_means_still_running(start, sqlite_url):
+    upstream, gateway = start(True, sqlite_url, '--upstream-timeout', '5s')
+    upstream.plan += [up.says_running_once, up.says_running_once]
+    reply = gateway.post('k')
+    assert reply.status == 201 and upstream.effects['k'] == 1
+    assert len(upstream.requests) == 3
+    assert {upstream.key(r) for r in upstream.requests} == {'k'}
+
+
+def test_h68_a_client_that_leaves_does_not_stop_the_record(start, sqlite_url):
+    upstream, gateway = start(False, sqlite_url, '--upstream-timeout', '20s')
+    upstream.plan.append(up.hangs(True))
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: 3\r\n\r\nx=1')
+        wait_until(lambda: upstream.effects['k'] == 1)
+    upstream.release.set()
+    gateway.wait_quiet()
+    raw = gateway.raw(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 3\r\n'
+                      b'Connection: close\r\n\r\nx=1')
+    assert raw.startswith(b'HTTP/1.1 201 Created\r\n') and b'Idempotent-Replayed: true' in raw
+    assert upstream.effects['k'] == 1
+
+
+def test_a_client_that_leaves_before_the_body_is_whole_claims_nothing(start, sqlite_url):
+    upstream, gateway = start(False, sqlite_url)
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: 300\r\n\r\nx=1')
+        wait_until(lambda: gateway.metric('semel_gateway_requests') == 1)
+    gateway.wait_quiet()
+    assert gateway.outcome('gone') == 1
+    assert gateway.post('k').status == 201
+
+
+def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url, procs, build, semel):
+    upstream, gateway = start(False, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    gateway.process.kill()
+    with pytest.raises(Exception):
+        call.result(10)
+    again = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
+                    '--lease', '1s')
+    reply = wait_until(lambda: (r := again.post('k')).problem == 'outcome-unknown' and r, timeout=10)
+    assert reply.status == 409
+    assert upstream.effects['k'] == 1
+    listed = semel('keys', 'list', '--stuck', '--json', '--db', sqlite_url)
+    assert '"UNKNOWN"' in listed.out() and '"k"' in listed.out()
+
+
+def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, sqlite_url, procs, build):
+    upstream, gateway = start(True, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    gateway.process.stop()
+    other = Gateway(procs, build.semel, upstream.url, sqlite_url, '--idempotent',
+                    '--upstream-timeout', '900ms', '--lease', '1s')
+    reply = wait_until(lambda: (r := other.post('k')).status == 201 and r, timeout=10)
+    upstream.release.set()
+    gateway.process.cont()
+    late = call.result(20)
+    assert late.status in (201, 502, 504), late
+    gateway.wait_quiet()
+    replay = other.post('k')
+    assert replay.replayed and replay.body == reply.body
+    assert upstream.effects['k'] == 1
