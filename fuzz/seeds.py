@@ -77,6 +77,15 @@ def seeds_jcs():
         yield name, bytes([len(fields[0]) // 2 % 256, 4]) + fields[0]
 
 
+def seeds_multipart():
+    for name, fields in rows("http_fingerprints.txt"):
+        head, _, body = fields[2].partition(b"\r\n\r\n")
+        found = re.search(rb'boundary="?([^\r";]*)', head, re.I)
+        if found and 0 < len(found[1]) <= 70:
+            yield name, bytes([len(body) // 2 % 256, 6, len(found[1]) - 1]) + found[1] + body
+    yield "header", b"multipart/form-data; charset=utf-8; boundary=X1"
+
+
 TARGETS = {name[len("seeds_"):]: fn for name, fn in globals().items() if name.startswith("seeds_")}
 
 

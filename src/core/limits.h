@@ -59,6 +59,10 @@ enum {
         LIMIT_JSON_DEPTH = 64,
         LIMIT_JSON_NUMBER_BYTES = 256,
 
+        /* Multipart bodies compared by parts: browsers and HTTP libraries write two or three short
+         * header lines for a part.  Past it, the body is compared as bytes. */
+        LIMIT_PART_HEAD_BYTES = 8 * 1024,
+
         /* One purge or list step: short transactions, so that nobody waits behind them. */
         LIMIT_SWEEP_ROWS = 500,
 };
