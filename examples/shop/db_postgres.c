@@ -203,9 +203,21 @@ static enum db_result pg_simple(struct db_conn *conn, const char *sql)
         return result;
 }
 
+/* semel's statements by name, too: sent once a connection, remembered there by semel. */
+static enum db_result semel_prepare(struct db_conn *conn)
+{
+        semel_error *err = semel_error_new();
+        semel_code code = semel_pg_prepare(pg_of(conn), err);
+        snprintf(conn->why, sizeof conn->why, "%s", semel_error_text(err));
+        semel_error_free(err);
+        return code == SEMEL_OK ? DB_OK : DB_FAILED;
+}
+
 static enum db_result db_pg_begin(struct db_conn *conn, int64_t wait_ms)
 {
         (void)wait_ms; /* waiting is done by semel_pg_run(), for the key alone */
+        if (semel_prepare(conn) != DB_OK)
+                return DB_FAILED;
         return pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED");
 }
 

@@ -18,6 +18,16 @@ struct pg_conn;
 /* Make postgres:// known to semel_store_open().  Safe to call more than once. */
 SEMEL_API void semel_postgres_register(void);
 
+/* Prepare the statements of semel_pg_run() on this connection, once after connecting: it then
+ * sends them by name, and the server need not parse and plan them each time, which is most of what
+ * they cost.  Optional.  Not for a connection through a pooler that gives each transaction
+ * another server connection (PgBouncer's transaction mode): names do not travel.  After PQreset() it
+ * is as if never called.  DISCARD ALL or DEALLOCATE ALL takes the names away: the next
+ * semel_pg_run() answers SEMEL_ERR_CONFLICT, "retry your transaction", and goes on without.
+ * conn  borrowed; blocking mode, no transaction.
+ * Errors: SEMEL_ERR_TX_STATE, SEMEL_ERR_STORE_DOWN, SEMEL_ERR_SCHEMA, SEMEL_ERR_ACCESS. */
+SEMEL_API semel_code semel_pg_prepare(struct pg_conn *conn, semel_error *err);
+
 /* The command.  `conn` is in the caller's transaction; statements on it commit together
  * with the record of the key.  It must neither commit nor roll back the transaction;
  * savepoints of its own are fine.  SEMEL_EFFECT_FAILED rolls its statements back.

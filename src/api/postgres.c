@@ -13,6 +13,11 @@ void semel_postgres_register(void)
         semel_internal_driver_register(&store_postgres_driver);
 }
 
+semel_code semel_pg_prepare(struct pg_conn *conn, semel_error *err)
+{
+        return postgres_store_prepare(conn, err);
+}
+
 static semel_effect run_fn(const struct tx_call *call, semel_reply *rep)
 {
         return ((semel_pg_fn)call->fn)(call->arg, call->conn, rep);

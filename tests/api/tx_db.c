@@ -37,6 +37,9 @@ struct tx_db *tx_db_open(const char *url)
                         abort();
                 }
                 PQclear(PQexec(db->pg, "SET client_min_messages = warning"));
+                /* The same tests once more, with semel's statements known by name. */
+                if (getenv("SEMEL_TEST_PREPARE") && semel_pg_prepare(db->pg, NULL) != SEMEL_OK)
+                        abort();
                 return db;
         }
         if (sqlite3_open(url + strlen("sqlite:"), &db->lite) != SQLITE_OK)

@@ -44,6 +44,7 @@ LAYERS = {
 FOREIGN = {
     'sqlite3.h': 'src/store/sqlite/',
     'libpq-fe.h': 'src/store/postgres/',
+    'libpq-events.h': 'src/store/postgres/',
     'librdkafka/rdkafka.h': 'src/bus/',
     'curl/curl.h': 'src/call/',
     'uv.h': 'src/net/',

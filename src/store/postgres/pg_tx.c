@@ -12,11 +12,12 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_row.h"
 #include "store/postgres/pg_store.h"
+#include "store/postgres/pg_tx_statement.h"
 #include "store/postgres/postgres_store.h"
 
 #define SAVEPOINT "semel_tx"
@@ -29,6 +30,7 @@
 struct pg_tx {
         bool savepoint; /* set, and not released yet */
         struct params params;
+        struct params limits;
         struct store_op op; /* the claim, for the statements that the store has anyway */
         struct batch batch; /* it alone */
 };
@@ -51,13 +53,6 @@ static void said_release(struct said *said)
         PQclear(said->res);
         PQclear(said->error);
         *said = (struct said){0};
-}
-
-static bool send(PGconn *pg, const char *sql, const struct params *p)
-{
-        return PQsendQueryParams(pg, sql, p ? p->n : 0, p ? p->types : NULL,
-                                 p ? p->values : NULL, p ? p->lengths : NULL,
-                                 p ? p->formats : NULL, 1) == 1;
 }
 
 /* Read everything up to the Sync, keep the result of statement `keep` (from 0). */
@@ -96,35 +91,37 @@ static semel_code finish(PGconn *pg, bool sent, int keep, struct said *said, sem
         return said->error ? pg_error_from_result(err, said->error) : SEMEL_OK;
 }
 
-static bool send_limits(PGconn *pg, int64_t left_us)
+static bool send_limits(PGconn *pg, struct params *p, int64_t left_us)
 {
-        static const unsigned types[2] = {PG_TEXT, PG_TEXT};
         char lock_ms[24], statement_ms[24];
-        const char *values[2] = {lock_ms, statement_ms};
         if (left_us < TX_WAIT_MIN_US)
                 left_us = TX_WAIT_MIN_US;
         (void)snprintf(lock_ms, sizeof lock_ms, "%lld", (long long)(left_us / MS));
         (void)snprintf(statement_ms, sizeof statement_ms, "%lld",
                        (long long)((left_us + TX_WORK_US) / MS));
-        return PQsendQueryParams(pg, sql_postgres_tx_limits, 2, types, values, NULL, NULL, 1) == 1;
+        pg_params_clear(p, 2);
+        pg_params_scalar(p, 0, PG_TEXT);
+        pg_params_scalar(p, 1, PG_TEXT);
+        pg_params_bytea(p, 0, span_str(lock_ms));
+        pg_params_bytea(p, 1, span_str(statement_ms));
+        return pg_params_finish(p) == BUF_OK && pg_tx_send(pg, TX_LIMITS, p);
 }
 
-/* One of the store's statements on the claim, for at most left_us. */
-static semel_code ask(struct store_tx *tx, const struct lane_vt *lane, int64_t left_us,
+/* One of the statements on the claim, with t->params, for at most left_us. */
+static semel_code ask(struct store_tx *tx, enum tx_statement stmt, int64_t left_us,
                       struct said *said, semel_error *err)
 {
         PGconn *pg = tx->conn;
         struct pg_tx *t = tx->driver;
         bool first = !t->savepoint;
         *said = (struct said){0};
-        lane->build(&t->batch, &t->params);
         if (pg_params_finish(&t->params) != BUF_OK)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a statement");
         if (!PQenterPipelineMode(pg))
                 return pg_error_from_connection(err, pg);
-        bool sent = (!first || send(pg, "SAVEPOINT " SAVEPOINT, NULL)) &&
-                    send_limits(pg, left_us) && send(pg, lane->sql, &t->params) &&
-                    send(pg, sql_postgres_tx_restore, NULL);
+        bool sent = (!first || pg_tx_send(pg, TX_SAVEPOINT, NULL)) &&
+                    send_limits(pg, &t->limits, left_us) && pg_tx_send(pg, stmt, &t->params) &&
+                    pg_tx_send(pg, TX_RESTORE, NULL);
         semel_code code = finish(pg, sent, first ? 2 : 1, said, err);
         /* In a transaction that was fine the savepoint comes first and does not fail. */
         t->savepoint = PQstatus(pg) == CONNECTION_OK;
@@ -170,6 +167,7 @@ static semel_code pg_tx_begin(struct store_tx *tx, semel_error *err)
         if (!t)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a transaction");
         pg_params_init(&t->params);
+        pg_params_init(&t->limits);
         tx->driver = t;
         return SEMEL_OK; /* the savepoint travels with the claim */
 }
@@ -188,6 +186,12 @@ static semel_code claim_failed(struct store_tx *tx, const struct said *said, boo
         semel_code code = pg_error_from_result(err, said->error);
         if (pg_error_verdict(sqlstate) == PG_VERDICT_AGAIN || code == SEMEL_ERR_TX_STATE)
                 return code; /* only a new transaction helps: it stays failed */
+        if (strcmp(sqlstate, "26000") == 0) { /* somebody deallocated our names */
+                pg_tx_forget(pg);
+                return err_set(err, SEMEL_ERR_CONFLICT,
+                               "the prepared statements of semel_pg_prepare() are gone from the "
+                               "connection; roll back and retry the transaction");
+        }
         bool waited = strcmp(sqlstate, "55P03") == 0 ||
                       (strcmp(sqlstate, "57014") == 0 && time_over);
         if (go_back(tx, waited ? err : NULL) != SEMEL_OK)
@@ -229,6 +233,31 @@ static enum next decide(const struct pg_tx *t, bool exists, bool time_over,
         return ret_answer->outcome == COMMAND_BUSY && !time_over ? NEXT_AGAIN : NEXT_ANSWER;
 }
 
+static void build_claim(struct params *p, const struct command_claim *claim,
+                        const struct store_label *label)
+{
+        static const enum pg_type types[] = {
+                PG_BYTEA, PG_BYTEA, PG_BYTEA, PG_BOOL,  PG_BOOL,  PG_INT8, PG_INT8,
+                PG_INT8,  PG_INT2,  PG_BYTEA, PG_BYTEA, PG_BYTEA, PG_BYTEA};
+        enum { N = sizeof types / sizeof *types };
+        pg_params_clear(p, N);
+        for (int i = 0; i < N; i++)
+                pg_params_scalar(p, i, types[i]);
+        pg_params_bytea(p, 0, span_of(claim->id.b, sizeof claim->id.b));
+        pg_params_bytea(p, 1, span_of(claim->attempt.b, sizeof claim->attempt.b));
+        pg_params_bytea(p, 2, span_of(claim->fingerprint.b, sizeof claim->fingerprint.b));
+        pg_params_int(p, 3, claim->policy.retry);
+        pg_params_int(p, 4, claim->policy.idempotent);
+        pg_params_int(p, 5, claim->lease_us);
+        pg_params_int(p, 6, claim->request_us);
+        pg_params_int(p, 7, claim->retention_us);
+        pg_params_int(p, 8, label->mode);
+        pg_params_bytea(p, 9, label->scope);
+        pg_params_bytea(p, 10, label->operation);
+        pg_params_bytea(p, 11, label->key);
+        pg_params_bytea(p, 12, label->holder);
+}
+
 /* Insert, else look, else take: once around.  *ret_next says whether there is an answer. */
 static semel_code claim_once(struct store_tx *tx, int64_t until_us, struct said *said,
                              struct command_answer *ret_answer, struct store_record *ret_rec,
@@ -236,13 +265,15 @@ static semel_code claim_once(struct store_tx *tx, int64_t until_us, struct said 
 {
         struct pg_tx *t = tx->driver;
         *ret_next = NEXT_ANSWER;
-        semel_code code = ask(tx, &pg_lane_insert, until_us - clock_boot_us(), said, err);
+        build_claim(&t->params, &t->op.in.claim.claim, &t->op.in.claim.label);
+        semel_code code = ask(tx, TX_CLAIM, until_us - clock_boot_us(), said, err);
         if (code != SEMEL_OK || inserted(t, said->res, ret_answer, ret_rec))
                 return code;
 
         said_release(said);
         t->batch.whole_bodies = true;
-        code = ask(tx, &pg_lane_read, until_us - clock_boot_us(), said, err);
+        pg_lane_read.build(&t->batch, &t->params);
+        code = ask(tx, TX_READ, until_us - clock_boot_us(), said, err);
         bool exists = code == SEMEL_OK && PQntuples(said->res) > 0;
         if (exists)
                 code = pg_row_decode(said->res, 0, ROW_LABEL_AND_REPLY, ret_rec, NULL, err);
@@ -254,7 +285,8 @@ static semel_code claim_once(struct store_tx *tx, int64_t until_us, struct said 
 
         said_release(said);
         t->op.out.claim.rec = *ret_rec; /* borrowed, for the guard */
-        code = ask(tx, &pg_lane_take, until_us - clock_boot_us(), said, err);
+        pg_lane_take.build(&t->batch, &t->params);
+        code = ask(tx, TX_TAKE, until_us - clock_boot_us(), said, err);
         if (code != SEMEL_OK)
                 return code;
         *ret_next = PQntuples(said->res) > 0 ? NEXT_ANSWER : NEXT_AGAIN;
@@ -328,8 +360,7 @@ static semel_code pg_tx_complete(struct store_tx *tx, const struct command_write
         build_complete(&t->params, write, rep);
         if (pg_params_finish(&t->params) != BUF_OK || !PQenterPipelineMode(pg))
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a statement");
-        bool sent = send(pg, sql_postgres_tx_complete, &t->params) &&
-                    send(pg, "RELEASE SAVEPOINT " SAVEPOINT, NULL);
+        bool sent = pg_tx_send(pg, TX_COMPLETE, &t->params) && pg_tx_send(pg, TX_RELEASE, NULL);
         semel_code code = finish(pg, sent, 0, &said, err);
         if (code == SEMEL_OK)
                 t->savepoint = false;
@@ -358,6 +389,7 @@ static void pg_tx_end(struct store_tx *tx)
         if (t->savepoint && PQtransactionStatus(tx->conn) == PQTRANS_INTRANS)
                 PQclear(PQexec(tx->conn, "RELEASE SAVEPOINT " SAVEPOINT));
         pg_params_release(&t->params);
+        pg_params_release(&t->limits);
         free(t);
         tx->driver = NULL;
 }

@@ -10,4 +10,8 @@
 extern const struct store_driver store_postgres_driver;
 extern const struct store_tx_vt store_postgres_tx; /* conn is a struct pg_conn * */
 
+/* semel_pg_prepare() */
+struct pg_conn;
+semel_code postgres_store_prepare(struct pg_conn *conn, semel_error *err);
+
 #endif
