@@ -7,7 +7,6 @@
  *       -> record what it did -> pass on the rest of its output -> its exit code
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -182,19 +181,6 @@ static semel_code make_reply(const struct run_child *child, semel_reply *rep, se
                                 : code;
 }
 
-/* Sleep; false when a signal asks us to end. */
-static bool pause_recording(struct run *run, int64_t ms)
-{
-        struct pollfd pfd = {.fd = run->signals.fd, .events = POLLIN};
-        bool by_terminal;
-        int signal;
-        (void)poll(&pfd, 1, (int)ms);
-        while ((signal = signals_next(&run->signals, &by_terminal)) != 0)
-                if (signals_ends(signal))
-                        return false;
-        return true;
-}
-
 /* Write what became of the claim, until the store takes it: the command has run, and an
  * unrecorded run is a key that somebody has to resolve.  rep NULL: release. */
 static void record(struct run *run, const semel_reply *rep)
@@ -214,7 +200,7 @@ static void record(struct run *run, const semel_reply *rep)
                 if (again && pause_ms == 100)
                         say_error("the result is not recorded yet, trying for %lld s: %s",
                                   (long long)(record_ms / 1000), err->text);
-                if (!again || !pause_recording(run, pause_ms)) {
+                if (!again || signals_sleep(&run->signals, pause_ms) != 0) {
                         say_error("THE RESULT IS NOT RECORDED: \"%s\" ran, but later calls will not "
                                   "know what it did: %s",
                                   run->key, err->text);
@@ -252,12 +238,19 @@ static void record_child(struct run *run, const struct run_child *child)
 
 /* -- running ------------------------------------------------------------------------------------ */
 
-/* The command did not begin: nothing happened. */
-static int not_started(struct run *run, int why)
+/* Nothing happened: the key is free again. */
+static void give_back(struct run *run)
 {
         struct semel_error err = {0};
         if (claim_release_not_executed(run->rc.claim, &err) != SEMEL_OK)
                 say_error("the key could not be released: %s", err.text);
+        lock_file_remove(&run->rc.lock);
+}
+
+/* The command did not begin. */
+static int not_started(struct run *run, int why)
+{
+        give_back(run);
         say_error("cannot run \"%.200s\": %s; the key is free", run->argv[0], strerrordesc_np(why));
         return why == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
 }
@@ -269,6 +262,11 @@ static int run_claimed(struct run *run)
         if (run->verbose)
                 say_note("\"%s\" is claimed, token %lld", run->key,
                          (long long)semel_claim_token(run->rc.claim));
+        int signal = signals_sleep(&run->signals, 0);
+        if (signal) { /* it came before there was a command to pass it on to */
+                give_back(run);
+                return EXIT_CODE_SIGNAL + signal;
+        }
         if (renewal_start(&renewal, run->rc.claim, run->rc.lease_ms) != 0)
                 return not_started(run, errno);
         run_output_init(&output, (size_t)option_number(run->o, OPT_OUTPUT_MAX));
@@ -286,7 +284,6 @@ static int run_claimed(struct run *run)
                 code = child.code;
         } else {
                 code = not_started(run, why);
-                lock_file_remove(&run->rc.lock);
         }
         run_child_release(&child);
         run_output_release(&output);

@@ -5,7 +5,6 @@
 #include "cmd/run_claim.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 
 #include "api/claim.h"
@@ -121,19 +120,6 @@ static semel_outcome claim_once(struct run_claim *rc)
         return outcome;
 }
 
-/* Sleep, unless a signal asks us to end. */
-static int sleep_or_signal(struct run_claim *rc, int64_t ms)
-{
-        struct pollfd pfd = {.fd = rc->signals->fd, .events = POLLIN};
-        (void)poll(&pfd, 1, (int)ms);
-        bool by_terminal;
-        int signal;
-        while ((signal = signals_next(rc->signals, &by_terminal)) != 0)
-                if (signals_ends(signal))
-                        return signal;
-        return 0;
-}
-
 semel_outcome run_claim(struct run_claim *rc)
 {
         const int64_t until_us = clock_boot_us() + rc->wait_ms * 1000;
@@ -143,7 +129,7 @@ semel_outcome run_claim(struct run_claim *rc)
                 int64_t left_ms = (until_us - clock_boot_us()) / 1000;
                 if (outcome != SEMEL_IN_FLIGHT || left_ms <= 0)
                         return outcome;
-                rc->signal = sleep_or_signal(rc, pause_ms < left_ms ? pause_ms : left_ms);
+                rc->signal = signals_sleep(rc->signals, pause_ms < left_ms ? pause_ms : left_ms);
                 if (rc->signal)
                         return SEMEL_ERROR;
                 pause_ms = pause_ms * 2 > POLL_MAX_MS ? POLL_MAX_MS : pause_ms * 2;

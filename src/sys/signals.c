@@ -5,6 +5,8 @@
 #include "sys/signals.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,9 +46,21 @@ int signals_next(struct signals *s, bool *ret_by_terminal)
         return (int)info.ssi_signo;
 }
 
-bool signals_ends(int signal)
+static bool asks_to_end(int signal)
 {
         return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+int signals_sleep(struct signals *s, int64_t ms)
+{
+        struct pollfd pfd = {.fd = s->fd, .events = POLLIN};
+        (void)poll(&pfd, 1, ms < INT_MAX ? (int)ms : INT_MAX);
+        bool by_terminal;
+        int signal;
+        while ((signal = signals_next(s, &by_terminal)) != 0)
+                if (asks_to_end(signal))
+                        return signal;
+        return 0;
 }
 
 void signals_close(struct signals *s)

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct signals {
         int fd;          /* readable when one has come */
@@ -22,8 +23,9 @@ int signals_open(struct signals *s);
  * foreground group, so a child in it has got it too. */
 int signals_next(struct signals *s, bool *ret_by_terminal);
 
-/* Does the signal ask a program to end? */
-bool signals_ends(int signal);
+/* Sleep, at most ms, while nothing asks the program to end.  Returns the signal that does (TERM,
+ * INT, HUP, QUIT), or 0; other signals are forgotten. */
+int signals_sleep(struct signals *s, int64_t ms);
 
 /* As it was before. */
 void signals_close(struct signals *s);

@@ -265,6 +265,13 @@ def test_started_without_standard_descriptors(build, procs, store_url, store):
     assert store.keys('show', 'k', '--body').stdout == 'hi\n'
 
 
+def test_the_command_inherits_the_lock_and_nothing_else(semel, store_url):
+    r = semel('run', 'k', '--db', store_url, '--', 'sh', '-c', 'for f in /proc/$$/fd/*; do '
+              'echo "${f##*/} $(readlink $f)"; done')
+    more = [line for line in r.out().splitlines() if int(line.split()[0]) > 2]
+    assert [line.split('/')[-2] for line in more if 'pipe:' not in line] == ['locks'], r.out()
+
+
 def test_an_ignored_sigchld_is_harmless(build, procs, store_url):
     p = procs.run(['sh', '-c', "trap '' CHLD; exec \"$@\"", 'sh', build.semel, 'run', 'k', '--db',
                    store_url, '--', 'sh', '-c', 'exit 3'])
