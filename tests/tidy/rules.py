@@ -64,7 +64,7 @@ PURE = {'assert.h', 'inttypes.h', 'limits.h', 'stdarg.h', 'stdbool.h', 'stddef.h
         'stdio.h', 'string.h'}
 SYSTEM = PURE | {
     'ctype.h', 'dirent.h', 'errno.h', 'fcntl.h', 'float.h', 'getopt.h', 'grp.h', 'langinfo.h',
-    'linux/magic.h', 'locale.h', 'math.h', 'netdb.h', 'netinet/in.h', 'poll.h', 'pthread.h',
+    'linux/magic.h', 'locale.h', 'math.h', 'netdb.h', 'netinet/in.h', 'netinet/tcp.h', 'poll.h', 'pthread.h',
     'pwd.h', 'sched.h', 'semaphore.h', 'setjmp.h', 'signal.h', 'spawn.h',
     'stdatomic.h', 'stdio.h',
     'stdlib.h', 'strings.h', 'sys/eventfd.h', 'sys/file.h', 'sys/mman.h', 'sys/mount.h', 'sys/param.h',
