@@ -107,6 +107,7 @@ class Shop:
         self.proc = procs.start(argv, name='shop')
         self.port = int(self.proc.wait_log(r'listening on 127\.0\.0\.1:(\d+)').group(1))
         self._seller = None
+        self._writing = threading.Lock()  # our own write is no command of the shop's
 
     def request(self, method, path, body=None, key=None, headers=(), timeout=40):
         """One request on a connection of its own.  body: bytes, or something for JSON.  headers:
@@ -134,11 +135,12 @@ class Shop:
     @property
     def seller(self):
         """The id of a seller, put into the table from outside, so that it costs no work-ms."""
-        if not self._seller:
-            self.db.sql('INSERT INTO shop_seller VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING',
-                        args=(ADA, 'Ada'))
-            self._seller = ADA
-        return self._seller
+        with self._writing:
+            if not self._seller:
+                self.db.sql('INSERT INTO shop_seller VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING',
+                            args=(ADA, 'Ada'))
+                self._seller = ADA
+            return self._seller
 
     def product(self, name='Widget', **fields):
         return {'name': name, 'price_minor_units': 999, 'currency': 'EUR',
@@ -171,14 +173,15 @@ class Shop:
             return self.db.sql('', """SELECT count(*) FROM pg_stat_activity WHERE
                 application_name = 'shop' AND state = 'idle in transaction'
                 AND datname = current_database()""")[0][0]
-        conn = sqlite3.connect(self.db.url[len('sqlite:'):], timeout=0, isolation_level=None)
-        try:
-            conn.execute('BEGIN IMMEDIATE')
-            return 0
-        except sqlite3.OperationalError:
-            return 1  # a writer has the file
-        finally:
-            conn.close()
+        with self._writing:
+            conn = sqlite3.connect(self.db.url[len('sqlite:'):], timeout=0, isolation_level=None)
+            try:
+                conn.execute('BEGIN IMMEDIATE')
+                return 0
+            except sqlite3.OperationalError:
+                return 1  # a writer has the file
+            finally:
+                conn.close()
 
     def wait_running(self, mode, n=1, key='k'):
         """Wait until n commands are in their work: between claim and business write."""
