@@ -19,6 +19,7 @@
 
 #include "core/limits.h"
 #include "fault_vfs.h"
+#include "store/sqlite/sqlite_orphan.h"
 
 static const struct span small = {(const uint8_t *)"ok", 2};
 
@@ -57,13 +58,13 @@ static int64_t row_count(struct sqlite_world *w, const char *where)
         return n;
 }
 
-static void a7_a_claim_whose_commit_failed_is_issued_again(void **state)
+static void a7_h15_a_claim_whose_commit_failed_is_issued_again(void **state)
 {
         struct sqlite_world *w = *state;
         struct store *st = world_open(w);
         struct command_claim claim = claim_of(1, false), other = claim_of(1, false);
         atomic_store(&fault.syncs, 3);
-        assert_int_equal(try_claim(st, &claim), COMMAND_RUN); /* H15: never busy with itself */
+        assert_int_equal(try_claim(st, &claim), COMMAND_RUN); /* never busy with itself */
         assert_int_equal(atomic_load(&fault.seen), 3);
         assert_int_equal(try_claim(st, &other), COMMAND_BUSY);
         assert_int_equal(row_count(w, ""), 1);
@@ -259,17 +260,43 @@ static void a7_acknowledged_is_kept_whatever_fails(void **state)
         (void)sqlite3_close(db);
 }
 
+/* A7: past the bound the oldest is dropped. */
+static void a7_the_list_of_orphans_is_bounded(void **state)
+{
+        struct orphan_list list;
+        struct store_op op;
+        struct sqlite_world *w = *state;
+        (void)w;
+        orphans_init(&list);
+        for (unsigned i = 0; i < LIMIT_ORPHAN_CLAIMS + 3; i++) {
+                store_op_init(&op, STORE_CLAIM);
+                op.in.claim.claim = claim_of(i, false);
+                op.in.claim.label.key = span_str("k");
+                orphans_add(&list, &op);
+        }
+        assert_int_equal(list.count, LIMIT_ORPHAN_CLAIMS);
+        struct orphan *first = orphans_take(&list);
+        struct command_id third = claim_of(3, false).id;
+        assert_true(command_id_eq(&first->claim.id, &third));
+        assert_true(span_eq(first->label.key, span_str("k")));
+        orphans_put_back(&list, first);
+        assert_int_equal(list.count, LIMIT_ORPHAN_CLAIMS);
+        orphans_release(&list);
+        assert_int_equal(list.count, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         const struct CMUnitTest tests[] = {
-                TEST(a7_a_claim_whose_commit_failed_is_issued_again),
+                TEST(a7_h15_a_claim_whose_commit_failed_is_issued_again),
                 TEST(a7_each_write_is_issued_again),
                 TEST(a7_a_resolve_is_issued_again_and_audited_once),
                 TEST(a7_a_claim_that_stays_unknown_is_undone_later),
                 TEST(a7_what_a_crash_leaves_is_ours_by_attempt),
                 TEST(a7_a_disk_that_hangs_is_answered_as_unknown),
                 TEST(a7_acknowledged_is_kept_whatever_fails),
+                TEST(a7_the_list_of_orphans_is_bounded),
         };
         return cmocka_run_group_tests_name("sqlite_a7", tests, NULL, NULL);
 }

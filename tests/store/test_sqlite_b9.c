@@ -189,6 +189,14 @@ static void b9_a_stopped_process_in_the_gate_holds_nobody_for_long(void **state)
         world_close(st);
 }
 
+static void count_busy(struct store_op *op)
+{
+        if (op->err.code == SEMEL_ERR_BUSY)
+                ++*(size_t *)op->arg;
+        else
+                assert_int_equal(op->err.code, SEMEL_OK);
+}
+
 static void a_writer_of_the_users_is_waited_for_until_the_deadline(void **state)
 {
         struct sqlite_world *w = *state;
@@ -217,6 +225,43 @@ static void a_writer_of_the_users_is_waited_for_until_the_deadline(void **state)
         assert_int_equal(try_claim(st, &claim), COMMAND_RUN);
         (void)sqlite3_close(db);
         world_close(st);
+}
+
+/* Past LIMIT_QUEUE_OPS the answer is BUSY, at once and not from inside submit. */
+static void the_queue_is_bounded(void **state)
+{
+        enum { EXTRA = 5 };
+        struct sqlite_world *w = *state;
+        struct store *st = world_open(w);
+        sqlite3 *db = world_db(w);
+        struct store_op *ops = calloc(LIMIT_QUEUE_OPS + EXTRA, sizeof *ops);
+        size_t busy = 0;
+        assert_non_null(ops);
+        db_exec(db, "BEGIN IMMEDIATE");
+        for (unsigned i = 0; i < LIMIT_QUEUE_OPS + EXTRA; i++) {
+                store_op_init(&ops[i], STORE_WRITE); /* of keys that do not exist: LOST */
+                ops[i].deadline_us = clock_boot_us() + 60 * SECOND;
+                ops[i].arg = &busy;
+                ops[i].done = count_busy;
+                store_submit(st, &ops[i]);
+        }
+        assert_int_equal(busy, 0);
+        while (busy < EXTRA)
+                st->vt->step(st);
+        db_exec(db, "ROLLBACK");
+        struct store_op last;
+        store_op_init(&last, STORE_WRITE);
+        last.deadline_us = clock_boot_us() + 60 * SECOND;
+        for (;;) { /* until there is room again */
+                store_wait(st, &last);
+                if (last.err.code != SEMEL_ERR_BUSY)
+                        break;
+        }
+        assert_int_equal(last.err.code, SEMEL_OK);
+        assert_true(busy >= EXTRA);
+        (void)sqlite3_close(db);
+        world_close(st);
+        free(ops);
 }
 
 /* -- full -------------------------------------------------------------------------------------- */
@@ -458,6 +503,7 @@ int main(void)
                 TEST(b9_one_operation_beside_two_processes_that_never_pause),
                 TEST(b9_a_stopped_process_in_the_gate_holds_nobody_for_long),
                 TEST(a_writer_of_the_users_is_waited_for_until_the_deadline),
+                TEST(the_queue_is_bounded),
                 TEST(b9_b4_full_fails_the_operations_that_do_not_fit),
                 TEST(b9_full_at_commit_fails_the_operations_that_do_not_fit),
                 TEST(b9_a_full_disk_loses_nothing_that_was_acknowledged),

@@ -209,6 +209,17 @@ static void migrate_refuses_an_open_transaction(void **state)
         assert_int_equal(sqlite_store_migrate_db(NULL, &a->err), SEMEL_ERR_ARGUMENT);
 }
 
+static void migrate_says_that_a_connection_is_read_only(void **state)
+{
+        struct app *a = *state;
+        sqlite3 *db = NULL;
+        assert_int_equal(sqlite3_open_v2(a->w.path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+        assert_int_equal(sqlite_store_migrate_db(db, &a->err), SEMEL_ERR_STORE_READ_ONLY);
+        migrate(a);
+        assert_int_equal(sqlite_store_migrate_db(db, &a->err), SEMEL_OK); /* it is all there */
+        (void)sqlite3_close(db);
+}
+
 static void a_command_that_ends_the_transaction_is_told(void **state)
 {
         struct app *a = *state;
@@ -301,6 +312,7 @@ int main(void)
                 TEST(b9_a_transaction_that_cannot_write_any_more_is_to_be_retried),
                 TEST(a_missing_schema_names_the_call),
                 TEST(migrate_refuses_an_open_transaction),
+                TEST(migrate_says_that_a_connection_is_read_only),
                 TEST(a_command_that_ends_the_transaction_is_told),
                 TEST(a_store_and_a_transaction_share_one_file),
                 TEST(h74_transactions_beside_a_busy_store_wait_their_turn),

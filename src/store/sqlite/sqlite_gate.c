@@ -67,7 +67,7 @@ semel_code gate_open(struct sqlite_gate *gate, const char *path, semel_error *er
         gate->inside = false;
         if (asprintf(&name, "%s-semel-lock", path) < 0)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a file name");
-        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         semel_code code = SEMEL_OK;
         if (fd < 0)
                 code = err_set_errno(err,
