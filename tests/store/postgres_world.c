@@ -129,6 +129,27 @@ void db_wait(PGconn *pg, int64_t want, const char *fmt, ...)
         }
 }
 
+const char *sql_id(const struct command_claim *claim)
+{
+        static char texts[4][2 * COMMAND_ID_BYTES + 5];
+        static unsigned turn;
+        char *text = texts[turn++ % 4];
+        size_t n = (size_t)snprintf(text, sizeof texts[0], "'\\x");
+        for (size_t i = 0; i < sizeof claim->id.b; i++)
+                n += (size_t)snprintf(text + n, sizeof texts[0] - n, "%02x", claim->id.b[i]);
+        (void)snprintf(text + n, sizeof texts[0] - n, "'");
+        return text;
+}
+
+void db_insert_row(PGconn *pg, const struct command_claim *claim)
+{
+        db_exec(pg,
+                "INSERT INTO semel.command SELECT %s, 1, 1, substr(sha256(''), 1, 16), sha256(''), false, "
+                "false, false, t + '60 s', 60000000, t, t, 3600000000, NULL, t, 1, '', '', '', '' "
+                "FROM (SELECT clock_timestamp()) AS n(t)",
+                sql_id(claim));
+}
+
 void server(const char *verb, const char *mode)
 {
         char *ctl = getenv("SEMEL_TEST_PG_CTL");

@@ -39,6 +39,11 @@ int64_t db_int(PGconn *pg, const char *fmt, ...) __attribute__((format(printf, 2
 void db_wait(PGconn *pg, int64_t want, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* '\\x...' of a claim's id, for SQL; in a static buffer of 4. */
+const char *sql_id(const struct command_claim *claim);
+/* A row for the claim, IN_FLIGHT with another attempt, as some other writer would insert it. */
+void db_insert_row(PGconn *pg, const struct command_claim *claim);
+
 /* The server: stop, start, restart; fast or immediate (start: NULL).  Waits until it is done. */
 void server(const char *verb, const char *mode);
 

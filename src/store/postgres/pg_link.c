@@ -105,13 +105,23 @@ static void connect_failed(struct link *ln)
         pg_link_drop(ln, false);
 }
 
+/* A library does not print what the server says on the side; but a server that says goodbye to an
+ * idle connection will not take the next batch. */
+static void notice(void *arg, const PGresult *res)
+{
+        struct link *ln = arg;
+        const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+        if (severity && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
+                ln->goodbye = true;
+}
+
 void pg_link_open(struct link *ln)
 {
         struct pg_store *st = ln->st;
         bool slow = ln->failures % 3 == 2;
         assert(ln->state == LINK_CLOSED && !ln->pg);
         ln->timer_us = pg_now_us(st) + (slow ? PG_CONNECT_SLOW_US : PG_CONNECT_US);
-        ln->direct = false;
+        ln->direct = ln->goodbye = false;
         ln->pg = PQconnectStartParams((const char *const *)st->config.keywords,
                                       (const char *const *)st->config.values, 0);
         if (!ln->pg) {
@@ -120,6 +130,7 @@ void pg_link_open(struct link *ln)
                 return;
         }
         (void)PQsetErrorVerbosity(ln->pg, PQERRORS_VERBOSE);
+        (void)PQsetNoticeReceiver(ln->pg, notice, ln);
         ln->state = LINK_CONNECTING;
         if (PQstatus(ln->pg) == CONNECTION_BAD) {
                 (void)pg_error_from_connection(&st->fault, ln->pg);
@@ -395,7 +406,8 @@ static void receive(struct link *ln)
                 synced(ln);
                 return;
         }
-        if (alive && PQstatus(pg) == CONNECTION_OK && !(ln->error && is_fatal(ln->error)))
+        if (alive && PQstatus(pg) == CONNECTION_OK && !ln->goodbye &&
+            !(ln->error && is_fatal(ln->error)))
                 return;
         if (pg_link_up(ln)) {
                 pg_link_drop(ln, true);

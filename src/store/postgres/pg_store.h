@@ -102,6 +102,7 @@ struct link {
         uint32_t prepared;   /* bit per lane */
         bool preparing;      /* the batch's statement is prepared in front of it */
         struct batch *batch;
+        bool goodbye;        /* the server said that it ends the session */
         bool flushed;        /* its last byte was given to the kernel */
         PGresult *res;       /* the last result before the Sync */
         PGresult *error;     /* the first error */

@@ -24,7 +24,7 @@
 /* The least wait for a lock: the server's own short locks, such as the one for growing a table,
  * count too and must not look like a running duplicate.  (0 would mean no limit at all.) */
 #define TX_WAIT_MIN_US (25 * MS)
-#define TX_WORK_US (250 * MS) /* what a statement may take besides waiting */
+#define TX_WORK_US (150 * MS) /* what a statement may take besides waiting */
 #define TX_POLL_US (20 * MS) /* a row that somebody else holds, committed: rare here */
 
 struct pg_tx {
