@@ -62,7 +62,7 @@ crash: build
 mutants: build
 	$(call run,tools/mutants)
 
-prove:
+prove: build
 	$(call run,tools/prove)
 
 fuzz:
