@@ -20,6 +20,7 @@ A missing program or server is an error, never a skip.  Tests wait by wait_until
 """
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -29,6 +30,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from support import Binaries, Postgres, Processes, Store  # noqa: E402
 from support.shop import Shop  # noqa: E402
+
+
+def pytest_configure(config):
+    # Told to end, the run still ends what it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True, hookwrapper=True)
