@@ -94,8 +94,8 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_LOG] = {"log", NULL, OPTION_TEXT, "HOW",
                      .help = "the access log on stdout: text, json or none; default text"},
         [OPT_IDEMPOTENT] = {"idempotent",
-                            .help = "the upstream itself dedupes on Idempotency-Key, so running "
-                                    "again is safe"},
+                            .help = "the command, or the upstream, dedupes by itself on the key it "
+                                    "is given: run it again whenever nobody knows"},
         [OPT_UPSTREAM_TIMEOUT] = {"upstream-timeout", NULL, OPTION_TEXT, "TIME",
                                   .help = "how long the upstream may take; default 30s"},
         [OPT_DRAIN_DELAY] = {"drain-delay", NULL, OPTION_TEXT, "TIME",

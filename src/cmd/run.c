@@ -74,8 +74,10 @@ static semel_code make_command(struct run *run, semel_error *err)
         if (!cmd)
                 return semel_error_code(err);
         run->rc.cmd = cmd;
-        semel_command_set_on_unknown(cmd, run->rc.retry ? SEMEL_ON_UNKNOWN_RETRY
-                                                        : SEMEL_ON_UNKNOWN_HOLD);
+        semel_command_set_on_unknown(cmd, option_number(o, OPT_ON_UNKNOWN) == 1
+                                                  ? SEMEL_ON_UNKNOWN_RETRY
+                                                  : SEMEL_ON_UNKNOWN_HOLD);
+        semel_command_set_idempotent(cmd, run->rc.idempotent);
         semel_command_set_store_key(cmd, option_number(o, OPT_STORE_KEY) == 0);
         semel_code code = semel_command_set_scope(cmd, RUN_SCOPE, err);
         if (code == SEMEL_OK)
@@ -255,6 +257,25 @@ static int not_started(struct run *run, int why)
         return why == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
 }
 
+/* Our environment, and SEMEL_KEY and SEMEL_TOKEN: what the command may dedupe on, and fence
+ * with.  A copy, since setenv() would race with the store's thread.  NULL: no memory. */
+static char **child_env(const char *key_line, const char *token_line)
+{
+        size_t n = 0, at = 0;
+        while (environ[n])
+                n++;
+        char **env = calloc(n + 3, sizeof *env);
+        if (!env)
+                return NULL;
+        for (size_t i = 0; i < n; i++)
+                if (strncmp(environ[i], "SEMEL_KEY=", 10) != 0 &&
+                    strncmp(environ[i], "SEMEL_TOKEN=", 12) != 0)
+                        env[at++] = environ[i];
+        env[at++] = (char *)key_line;
+        env[at++] = (char *)token_line;
+        return env;
+}
+
 static int run_claimed(struct run *run)
 {
         struct run_output output;
@@ -267,10 +288,19 @@ static int run_claimed(struct run *run)
                 give_back(run);
                 return EXIT_CODE_SIGNAL + signal;
         }
-        if (renewal_start(&renewal, run->rc.claim, run->rc.lease_ms) != 0)
-                return not_started(run, errno);
+        char key_line[LIMIT_KEY_BYTES + 16], token_line[48];
+        (void)snprintf(key_line, sizeof key_line, "SEMEL_KEY=%s", run->key);
+        (void)snprintf(token_line, sizeof token_line, "SEMEL_TOKEN=%lld",
+                       (long long)semel_claim_token(run->rc.claim));
+        char **env = child_env(key_line, token_line);
+        if (!env || renewal_start(&renewal, run->rc.claim, run->rc.lease_ms) != 0) {
+                int why = env ? errno : ENOMEM;
+                free(env);
+                return not_started(run, why);
+        }
         run_output_init(&output, (size_t)option_number(run->o, OPT_OUTPUT_MAX));
         struct run_child child = {.argv = run->argv,
+                                  .env = env,
                                   .lock_fd = run->rc.lock.fd,
                                   .signals = &run->signals,
                                   .output = &output};
@@ -287,6 +317,7 @@ static int run_claimed(struct run *run)
         }
         run_child_release(&child);
         run_output_release(&output);
+        free(env);
         return code;
 }
 
@@ -353,7 +384,9 @@ static int run_run(const struct options *o)
                           .verbose = option_flag(o, OPT_VERBOSE),
                           .rc = {.lease_ms = option_number(o, OPT_LEASE),
                                  .wait_ms = option_number(o, OPT_WAIT),
-                                 .retry = option_number(o, OPT_ON_UNKNOWN) == 1,
+                                 .idempotent = option_flag(o, OPT_IDEMPOTENT),
+                                 .again = option_number(o, OPT_ON_UNKNOWN) == 1 ||
+                                          option_flag(o, OPT_IDEMPOTENT),
                                  .lock = {.fd = -1}}};
         char space[STORE_URL_BYTES_MAX];
         const char *url;
@@ -385,8 +418,9 @@ static int run_run(const struct options *o)
 }
 
 static const enum option_id run_options[] = {
-        OPT_DB,         OPT_WAIT,       OPT_LEASE,     OPT_RETENTION, OPT_ON_UNKNOWN, OPT_RELEASE_ON,
-        OPT_OUTPUT_MAX, OPT_OPERATION,  OPT_STORE_KEY, OPT_KEY,       OPT_VERBOSE,    OPT_QUIET};
+        OPT_DB,         OPT_WAIT,       OPT_LEASE,     OPT_RETENTION, OPT_ON_UNKNOWN, OPT_IDEMPOTENT,
+        OPT_RELEASE_ON, OPT_OUTPUT_MAX, OPT_OPERATION, OPT_STORE_KEY, OPT_KEY,        OPT_VERBOSE,
+        OPT_QUIET};
 
 const struct subcommand subcommand_run = {
         .name = "run",
@@ -402,7 +436,9 @@ const struct subcommand subcommand_run = {
                 "takes the key over, and nobody resolves it.  A command that died unseen (power,\n"
                 "SIGKILL of both) leaves the key UNKNOWN when its lease is over: it is not run again,\n"
                 "later calls exit 76, and somebody looks and says `semel keys resolve`.  That is at\n"
-                "most once; --on-unknown retry runs it again instead: at least once.\n"
+                "most once; --on-unknown retry runs it again instead: at least once.  A command that\n"
+                "dedupes on SEMEL_KEY (or fences on SEMEL_TOKEN, which rises with every run), both in\n"
+                "its environment, says --idempotent: exactly once.\n"
                 "\n"
                 "A command that cannot be started leaves the key free (127: not found, 126).\n"
                 "Background processes that it leaves behind should redirect their output.\n",

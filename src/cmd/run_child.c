@@ -115,7 +115,7 @@ int run_child(struct run_child *c)
         struct process p;
         buf_init(&c->tail[0], TAIL_BYTES_MAX);
         buf_init(&c->tail[1], TAIL_BYTES_MAX);
-        if (process_start(&p, c->argv, c->lock_fd, &c->signals->before) != 0)
+        if (process_start(&p, c->argv, c->env, c->lock_fd, &c->signals->before) != 0)
                 return -1;
 
         struct stream streams[2] = {

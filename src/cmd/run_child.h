@@ -13,7 +13,7 @@
 #include "sys/signals.h"
 
 struct run_child {
-        char *const *argv;
+        char *const *argv, *const *env;
         int lock_fd;             /* inherited by the command */
         struct signals *signals;
         struct run_output *output;

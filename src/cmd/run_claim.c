@@ -47,7 +47,8 @@ static semel_outcome look_before_takeover(struct run_claim *rc)
         if (code != SEMEL_OK)
                 return SEMEL_ERROR;
         semel_outcome outcome = SEMEL_RUN;
-        if (semel_key_row_state(row) == SEMEL_KEY_IN_FLIGHT) {
+        semel_key_state state = semel_key_row_state(row);
+        if (state == SEMEL_KEY_IN_FLIGHT || state == SEMEL_KEY_UNKNOWN) {
                 holder_parse(semel_key_row_holder(row), &holder);
                 enum holder_life life = holder_look(&holder);
                 if (strcmp(holder.lock, rc->lock.path) != 0 &&
@@ -55,7 +56,7 @@ static semel_outcome look_before_takeover(struct run_claim *rc)
                         outcome = SEMEL_IN_FLIGHT;
                 else if (life == HOLDER_ELSEWHERE && semel_key_row_lease_over(row))
                         say_note("an earlier run was on host %s, and from here one cannot see "
-                                 "whether its command still runs; --on-unknown retry runs it again",
+                                 "whether its command still runs; it may run again",
                                  holder.host);
         }
         semel_key_row_free(row);
@@ -64,7 +65,7 @@ static semel_outcome look_before_takeover(struct run_claim *rc)
 
 static semel_outcome claim_with_lock(struct run_claim *rc)
 {
-        if (rc->retry) {
+        if (rc->again) {
                 semel_outcome outcome = look_before_takeover(rc);
                 if (outcome != SEMEL_RUN)
                         return outcome;
@@ -86,6 +87,7 @@ static semel_outcome ask_without_lock(struct run_claim *rc)
                 return SEMEL_ERROR;
         semel_key_state state = semel_key_row_state(row);
         bool winnable = state == SEMEL_KEY_FREE ||
+                        (state == SEMEL_KEY_UNKNOWN && rc->idempotent) ||
                         (state == SEMEL_KEY_IN_FLIGHT && semel_key_row_lease_over(row)) ||
                         (state == SEMEL_KEY_COMPLETED &&
                          semel_key_row_expire_us(row) <= clock_wall_us() + rc->lease_ms * 1000);

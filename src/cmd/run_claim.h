@@ -27,7 +27,8 @@ struct run_claim {
         struct lock_file lock;
         struct signals *signals;
         int64_t lease_ms, wait_ms;
-        bool retry; /* --on-unknown retry */
+        bool again; /* a run whose outcome nobody knows may be run again */
+        bool idempotent;
 
         semel_claim *claim;  /* SEMEL_RUN */
         semel_reply *reply;  /* SEMEL_REPLAYED */

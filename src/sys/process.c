@@ -23,8 +23,8 @@ static void close_pair(int fds[2])
 
 /* In the child, between fork and exec: only what a signal handler may do, since other
  * threads of the parent may have held locks.  Returns only when it failed, with errno. */
-static void become(char *const *argv, int out_fd, int err_fd, int keep_fd, const sigset_t *mask,
-                   pid_t parent)
+static void become(char *const *argv, char *const *env, int out_fd, int err_fd, int keep_fd,
+                   const sigset_t *mask, pid_t parent)
 {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
                 return;
@@ -40,10 +40,11 @@ static void become(char *const *argv, int out_fd, int err_fd, int keep_fd, const
                 return;
         if (dup2(out_fd, STDOUT_FILENO) < 0 || dup2(err_fd, STDERR_FILENO) < 0)
                 return;
-        (void)execvp(argv[0], argv);
+        (void)execvpe(argv[0], argv, env);
 }
 
-int process_start(struct process *ret, char *const *argv, int keep_fd, const sigset_t *mask)
+int process_start(struct process *ret, char *const *argv, char *const *env, int keep_fd,
+                  const sigset_t *mask)
 {
         int out[2] = {-1, -1}, err[2] = {-1, -1}, failed[2] = {-1, -1}, why = 0;
         if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0 ||
@@ -57,7 +58,7 @@ int process_start(struct process *ret, char *const *argv, int keep_fd, const sig
                 goto out;
         }
         if (pid == 0) {
-                become(argv, out[WRITE], err[WRITE], keep_fd, mask, parent);
+                become(argv, env, out[WRITE], err[WRITE], keep_fd, mask, parent);
                 int reason = errno;
                 ssize_t n = write(failed[WRITE], &reason, sizeof reason);
                 (void)n;

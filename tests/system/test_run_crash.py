@@ -66,6 +66,27 @@ def test_a5_a_takeover_needs_both_to_say_retry(job, store):
     assert job.effects() == 2  # at least once: that is what retry means
 
 
+def test_idempotent_runs_again_also_from_unknown(job, store):
+    """The command dedupes by itself, so running it again is the way to know (A5)."""
+    p = job.start()
+    job.running()
+    p.kill()
+    store.wait_lease_over(job.key)
+    assert job.run().returncode == 76 and store.row(job.key)['state'] == 'UNKNOWN'
+    assert job.run('--idempotent').returncode == 76  # the row's claim did not say so
+
+    twin = Job(job.semel, job.procs, job.effects_file.parent, store.url, key='other')
+    p = twin.start('--idempotent')
+    twin.running(2)
+    p.kill()
+    store.wait_lease_over('other')
+    assert twin.run().returncode == 76 and store.row('other')['state'] == 'UNKNOWN'
+    again = twin.start('--idempotent')
+    twin.running(3)
+    twin.go()
+    assert again.wait() == 3 and store.row('other')['state'] == 'COMPLETED'
+
+
 # The command's shell dies with its parent, but what it started lives on and holds the lock.
 ORPHAN = '(echo x >> {e}; read _ < {go}) & echo $! > {d}/orphan; wait'
 
@@ -75,7 +96,7 @@ def test_a10_while_a_descendant_lives_nobody_takes_over(build, procs, tmp, store
     job = Job(build.semel, procs, tmp, store.url, script=ORPHAN)
     p = job.start('--on-unknown', policy)
     job.running()
-    orphan = int((tmp / 'orphan').read_text())
+    orphan = int(wait_until((tmp / 'orphan').read_text))
     p.kill()
     store.wait_lease_over(job.key)
     assert alive(orphan)

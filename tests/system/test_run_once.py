@@ -21,7 +21,8 @@ class Job:
     def __init__(self, semel_path, procs, tmp, url, key='daily-report', script=SCRIPT):
         self.procs, self.url, self.key, self.semel = procs, url, key, semel_path
         self.effects_file, self.go_file = tmp / 'effects', tmp / 'go'
-        os.mkfifo(self.go_file)
+        if not self.go_file.exists():
+            os.mkfifo(self.go_file)
         self.script = script.format(e=self.effects_file, go=self.go_file, d=tmp)
 
     def argv(self, *options):
@@ -270,6 +271,12 @@ def test_the_command_inherits_the_lock_and_nothing_else(semel, store_url):
               'echo "${f##*/} $(readlink $f)"; done')
     more = [line for line in r.out().splitlines() if int(line.split()[0]) > 2]
     assert [line.split('/')[-2] for line in more if 'pipe:' not in line] == ['locks'], r.out()
+
+
+def test_the_command_knows_key_and_token(semel, store_url, store):
+    r = semel('run', 'k 1', '--db', store_url, '--', 'sh', '-c', 'env | grep ^SEMEL_[KT] | sort',
+              env={'SEMEL_KEY': 'outer', 'SEMEL_TOKEN': '1'})
+    assert r.out() == f"SEMEL_KEY=k 1\nSEMEL_TOKEN={store.row('k 1')['token']}\n"
 
 
 def test_an_ignored_sigchld_is_harmless(build, procs, store_url):

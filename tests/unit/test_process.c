@@ -53,7 +53,7 @@ static int run(const char *script, int keep_fd, struct process *p)
         char *argv[] = {(char *)"sh", (char *)"-c", (char *)script, NULL};
         sigset_t none;
         sigemptyset(&none);
-        return process_start(p, argv, keep_fd, &none);
+        return process_start(p, argv, environ, keep_fd, &none);
 }
 
 static void exit_codes_and_signals(void **state)
@@ -73,9 +73,9 @@ static void what_cannot_start_says_why(void **state)
         char *missing[] = {(char *)"/nowhere/at/all", NULL}, *folder[] = {dir, NULL};
         sigset_t none;
         sigemptyset(&none);
-        assert_int_equal(process_start(&p, missing, -1, &none), -1);
+        assert_int_equal(process_start(&p, missing, environ, -1, &none), -1);
         assert_int_equal(errno, ENOENT);
-        assert_int_equal(process_start(&p, folder, -1, &none), -1);
+        assert_int_equal(process_start(&p, folder, environ, -1, &none), -1);
         assert_int_equal(errno, EACCES);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie is left */
 }
