@@ -183,6 +183,7 @@ def test_b10_the_result_is_recorded_when_the_store_is_back(build, procs, tmp, pg
     pg_own.start()
     assert p.wait() == 3
     assert 'THE RESULT IS NOT RECORDED' not in p.err()
+    assert all(line.startswith(('semel: ', 'warn')) for line in p.err().splitlines()), p.err()
     assert own.row(job.key)['state'] == 'COMPLETED'
     assert (r := job.run()).returncode == 3 and r.out_bytes() == OUT
     assert job.effects() == 1
