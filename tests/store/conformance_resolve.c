@@ -192,6 +192,26 @@ static void a5b_no_extension_comes_after_an_operators_look(struct cf *c)
                          COMMAND_RESOLVED);
 }
 
+/* Found by search: a claim whose message lands twice acquires twice with one attempt; the verdict on
+ * the first acquisition must not land on the second. */
+static void a5b_a_verdict_is_guarded_by_the_token_shown(struct cf *c)
+{
+        struct command_row row = stuck_row(c, cf_id(1));
+        static const enum command_resolve_outcome want[] = {
+                COMMAND_RESOLVE_CHANGED, COMMAND_RESOLVE_CHANGED, COMMAND_RESOLVED};
+        static const int64_t by[] = {-1, 1, 0};
+        for (int i = 0; i < 3; i++) {
+                struct store_op op;
+                cf_op_resolve(&op, COMMAND_RESOLVE_NOT_EXECUTED, cf_id(1), row.attempt,
+                              cf_attempt(c));
+                op.in.resolve.resolve.token = row.token + by[i];
+                cf_do(c, c->b, &op);
+                cf_ok(&op);
+                assert_int_equal(op.out.resolve.outcome, want[i]);
+                store_op_release(&op);
+        }
+}
+
 /* The answer to an operator's verdict was lost: the same verdict again, with the same nonce. */
 static void a7_a_repeated_verdict_is_done_already(struct cf *c)
 {
@@ -302,6 +322,8 @@ const struct cf_test cf_tests_resolve[] = {
          a5b_an_earlier_holders_request_may_still_travel},
         {"a5b_no_extension_comes_after_an_operators_look",
          a5b_no_extension_comes_after_an_operators_look},
+        {"a5b_a_verdict_is_guarded_by_the_token_shown",
+         a5b_a_verdict_is_guarded_by_the_token_shown},
         {"a7_a_repeated_verdict_is_done_already", a7_a_repeated_verdict_is_done_already},
         {"forget_is_for_completed_only", forget_is_for_completed_only},
         {"a5b_of_two_operators_one_decides", a5b_of_two_operators_one_decides},

@@ -176,7 +176,17 @@ static void every_cell_of_the_write_table(struct cf *c)
 
 /* -- operator verbs --------------------------------------------------------------------------- */
 
-enum { RESOLVE_KINDS = 3, RESOLVE_VARIANTS = RESOLVE_KINDS * 2 };
+enum { RESOLVE_KINDS = 3, SHOWN = 4, RESOLVE_VARIANTS = RESOLVE_KINDS * SHOWN };
+
+/* What the operator was shown: the row, its attempt alone, another token, another attempt. */
+static void resolve_op(struct cf *c, const struct cf_cell *cell, struct store_op *op)
+{
+        const struct command_row *row = &cell->before.row;
+        int shown = cell->variant % SHOWN;
+        cf_op_resolve(op, (enum command_resolve_kind)(cell->variant / SHOWN), cell->id,
+                      shown == 3 ? cf_attempt(c) : row->attempt, cf_attempt(c));
+        op->in.resolve.resolve.token = shown == 1 ? 0 : shown == 2 ? row->token + 1 : row->token;
+}
 
 static void a5b_every_cell_of_the_operators_table(struct cf *c)
 {
@@ -186,10 +196,7 @@ static void a5b_every_cell_of_the_operators_table(struct cf *c)
 
         struct store_op *ops = cf_ops_new(n);
         for (size_t i = 0; i < n; i++) {
-                bool shown = cells[i].variant % 2 == 0;
-                cf_op_resolve(&ops[i], (enum command_resolve_kind)(cells[i].variant / 2),
-                              cells[i].id, shown ? cells[i].before.row.attempt : cf_attempt(c),
-                              cf_attempt(c));
+                resolve_op(c, &cells[i], &ops[i]);
                 cf_submit(c, i % 3 ? c->b : c->a, &ops[i]);
         }
         cf_finish(c);
