@@ -197,6 +197,21 @@ static void count_busy(struct store_op *op)
                 assert_int_equal(op->err.code, SEMEL_OK);
 }
 
+/* A descriptor that stays readable after its answers were taken would keep a loop spinning. */
+static void an_idle_store_is_silent(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct store *st = world_open(w);
+        for (unsigned i = 0; i < 300; i++) {
+                struct command_claim claim = claim_of(i, false);
+                assert_int_equal(try_claim(st, &claim), COMMAND_RUN);
+                st->vt->step(st);
+                struct pollfd pfd = {.fd = st->vt->fd(st), .events = st->vt->events(st)};
+                assert_int_equal(poll(&pfd, 1, i % 100 == 0 ? 50 : 0), 0);
+        }
+        world_close(st);
+}
+
 static void a_writer_of_the_users_is_waited_for_until_the_deadline(void **state)
 {
         struct sqlite_world *w = *state;
@@ -503,6 +518,7 @@ int main(void)
                 TEST(b9_one_operation_beside_two_processes_that_never_pause),
                 TEST(b9_a_stopped_process_in_the_gate_holds_nobody_for_long),
                 TEST(a_writer_of_the_users_is_waited_for_until_the_deadline),
+                TEST(an_idle_store_is_silent),
                 TEST(the_queue_is_bounded),
                 TEST(b9_b4_full_fails_the_operations_that_do_not_fit),
                 TEST(b9_full_at_commit_fails_the_operations_that_do_not_fit),

@@ -38,13 +38,14 @@ void writer_deliver(struct writer *w, struct op_list *ops)
                 return;
         (void)pthread_mutex_lock(&w->mu);
         ops_append(&w->done, ops);
-        bool signal = !w->signalled;
-        w->signalled = true;
-        (void)pthread_mutex_unlock(&w->mu);
-        if (signal) {
-                ssize_t n = write(w->efd, &one, sizeof one); /* cannot block: it is 0 or 1 */
+        if (!w->signalled) {
+                /* With the mutex: a step in between would find nothing to read, and the descriptor
+                 * would stay readable.  It cannot block: the count is 0 or 1. */
+                ssize_t n = write(w->efd, &one, sizeof one);
                 (void)n;
         }
+        w->signalled = true;
+        (void)pthread_mutex_unlock(&w->mu);
 }
 
 /* The same error for all.  An operation in doubt cannot be told "nothing happened": it waits for the
@@ -158,6 +159,7 @@ static void requeue(struct writer *w, struct op_list *queue, struct op_list *ops
 
 static void run_group(struct writer *w, struct op_list *ops);
 
+/* The first n of `ops`, in a transaction of their own. */
 static void run_first(struct writer *w, struct op_list *ops, size_t n)
 {
         struct op_list head = ops_split(ops, n);
@@ -172,36 +174,28 @@ static void run_first(struct writer *w, struct op_list *ops, size_t n)
                 fail_all(w, &head, &err);
 }
 
-/* `ops` cannot go as one: the first n, then the next one alone, then the rest. */
+/* `ops` cannot go as one: the first n, then the next one alone.  The rest is left. */
 static void run_parts(struct writer *w, struct op_list *ops, size_t n)
 {
         run_first(w, ops, n);
-        run_first(w, ops, n < ops->count + n ? 1 : 0);
-        run_first(w, ops, ops->count);
+        run_first(w, ops, 1);
 }
 
-/* In an open transaction, which is over afterwards.  Empties `ops`. */
-static void run_group(struct writer *w, struct op_list *ops)
+static void after_failed_op(struct writer *w, struct op_list *ops, size_t failed_at)
 {
-        size_t failed_at = run_all(w, ops);
-        if (failed_at < ops->count) {
-                /* SQLite may have rolled back already (B9): what ran before is gone either way. */
-                session_rollback(&w->ses);
-                if (ops->count > 1) {
-                        run_parts(w, ops, failed_at);
-                        return;
-                }
-                semel_error err;
-                (void)err_copy(&err, &ops->first->err);
-                fail_all(w, ops, &err);
+        /* SQLite may have rolled back already (B9): what ran before is gone either way. */
+        session_rollback(&w->ses);
+        if (ops->count > 1) {
+                run_parts(w, ops, failed_at);
                 return;
         }
-        /* An error that did not show would be answered OK by a COMMIT of nothing. */
-        int rc = sqlite3_get_autocommit(w->ses.db) ? SQLITE_IOERR : commit(w, ops);
-        if (rc == SQLITE_OK) {
-                writer_deliver(w, ops);
-                return;
-        }
+        semel_error err;
+        (void)err_copy(&err, &ops->first->err);
+        fail_all(w, ops, &err);
+}
+
+static void after_failed_commit(struct writer *w, struct op_list *ops, int rc)
+{
         semel_error err = {0};
         (void)sqlite_error(w->ses.db, rc, w->path, &err);
         session_rollback(&w->ses);
@@ -211,6 +205,37 @@ static void run_group(struct writer *w, struct op_list *ops)
                 run_parts(w, ops, ops->count / 2);
         else
                 fail_all(w, ops, &err);
+}
+
+/* In an open transaction, which is over afterwards.  What is left in `ops` is to be tried again. */
+static void try_group(struct writer *w, struct op_list *ops)
+{
+        size_t failed_at = run_all(w, ops);
+        if (failed_at < ops->count) {
+                after_failed_op(w, ops, failed_at);
+                return;
+        }
+        /* An error that did not show would be answered OK by a COMMIT of nothing. */
+        int rc = sqlite3_get_autocommit(w->ses.db) ? SQLITE_IOERR : commit(w, ops);
+        if (rc == SQLITE_OK)
+                writer_deliver(w, ops);
+        else
+                after_failed_commit(w, ops, rc);
+}
+
+/* In an open transaction, which is over afterwards.  Empties `ops`. */
+static void run_group(struct writer *w, struct op_list *ops)
+{
+        semel_error err = {0};
+        try_group(w, ops);
+        while (ops->first) {
+                if (begin(w, &err) == SEMEL_OK)
+                        try_group(w, ops);
+                else if (err.code == SEMEL_ERR_BUSY)
+                        requeue(w, &w->writes, ops);
+                else
+                        fail_all(w, ops, &err);
+        }
 }
 
 /* -- taking work ------------------------------------------------------------------------------ */
