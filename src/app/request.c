@@ -39,6 +39,23 @@ static struct request *request_new(struct worker *w, struct http_exchange *ex)
         return r;
 }
 
+/* A fingerprint in the making. */
+struct reading {
+        struct http_fingerprint fp;
+        struct http_fingerprint_options options;
+        struct sha256 *hash, *spare;
+};
+
+static void reading_free(struct reading *rd)
+{
+        if (!rd)
+                return;
+        http_fingerprint_release(&rd->fp);
+        sha256_free(rd->hash);
+        sha256_free(rd->spare);
+        free(rd);
+}
+
 /* The line of the access log, and the numbers. */
 static void account(struct request *r)
 {
@@ -86,7 +103,7 @@ void request_maybe_free(struct request *r)
         buf_release(&r->reply_headers);
         buf_release(&r->extra_headers);
         buf_release(&r->reply_body);
-        sha256_free(r->fp_hash);
+        reading_free(r->reading);
         free(r->headers);
         free(r);
         worker_request_ended(w);
@@ -244,20 +261,30 @@ static bool budget(struct request *r, size_t n)
         return before + (int_fast64_t)n <= gw->config->buffered_bytes_max;
 }
 
-static void begin_fingerprint(struct request *r)
+static struct reading *reading_new(const struct request *r)
 {
+        const struct gateway *gw = r->w->gw;
         const struct policy *p = r->policy;
-        const struct http_header *type = header_find(r->headers, r->header_count, "Content-Type");
-        const uint8_t *query = memchr(r->path.p, '?', r->path.n);
-        size_t path_n = !p->fingerprint_query && query ? (size_t)(query - r->path.p) : r->path.n;
-        r->fp_hash = sha256_new(r->w->gw->fingerprint_secret, r->w->gw->fingerprint_secret_n);
-        if (!r->fp_hash)
-                return;
-        fingerprint_begin(&r->fp, sha256_sink(r->fp_hash));
-        fingerprint_field(&r->fp, r->method);
-        fingerprint_field(&r->fp, p->fingerprint_host ? r->host : span_of(NULL, 0));
-        fingerprint_field(&r->fp, span_of(r->path.p, path_n));
-        fingerprint_field(&r->fp, type ? type->value : span_of(NULL, 0));
+        struct reading *rd = calloc(1, sizeof *rd);
+        if (!rd)
+                return NULL;
+        bool raw = p->fingerprint == FINGERPRINT_RAW;
+        rd->hash = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
+        rd->spare = raw ? NULL : sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
+        if (!rd->hash || (!raw && !rd->spare)) {
+                sha256_free(rd->hash);
+                sha256_free(rd->spare);
+                free(rd);
+                return NULL;
+        }
+        rd->options = (struct http_fingerprint_options){
+                .form = (enum policy_fingerprint)p->fingerprint,
+                .host = p->fingerprint_host,
+                .query = p->fingerprint_query,
+                .json_max = (size_t)p->request_body_max};
+        http_fingerprint_begin(&rd->fp, &rd->options, r->ex->request, sha256_sink(rd->hash),
+                               raw ? NULL : sha256_sink(rd->spare));
+        return rd;
 }
 
 static void begin_read(struct request *r, const struct http1_head *head)
@@ -270,8 +297,8 @@ static void begin_read(struct request *r, const struct http1_head *head)
                 reject(r, PROBLEM_BODY_TOO_LARGE, "");
                 return;
         }
-        begin_fingerprint(r);
-        if (!r->fp_hash) {
+        r->reading = reading_new(r);
+        if (!r->reading) {
                 request_set_outcome(r, OUTCOME_OVERLOADED);
                 answer_problem(r, PROBLEM_OVERLOADED, "", 1);
                 return;
@@ -347,7 +374,7 @@ static void on_body(void *arg, struct http_exchange *ex, struct span piece)
         } else if (buf_append_span(&r->body, piece) != BUF_OK) {
                 reject(r, PROBLEM_BODY_TOO_LARGE, "");
         } else {
-                fingerprint_body(&r->fp, piece);
+                http_fingerprint_body(&r->reading->fp, piece);
         }
         request_maybe_free(r);
 }
@@ -360,9 +387,9 @@ static void on_end(void *arg, struct http_exchange *ex)
         if (r->stage == REQUEST_PASS) {
                 request_pass_end(r);
         } else if (r->stage == REQUEST_READ) {
-                fingerprint_end(&r->fp, &r->claim.fingerprint);
-                sha256_free(r->fp_hash);
-                r->fp_hash = NULL;
+                http_fingerprint_end(&r->reading->fp, &r->claim.fingerprint);
+                reading_free(r->reading);
+                r->reading = NULL;
                 request_claim(r);
         }
         request_maybe_free(r);

@@ -20,6 +20,7 @@
 #define APP_REQUEST_H
 
 #include "app/worker.h"
+#include "core/http_fingerprint.h"
 #include "core/identity.h"
 #include "core/key.h"
 #include "core/problem.h"
@@ -64,8 +65,7 @@ struct request {
         size_t header_count;
         struct buf body;
         size_t budgeted;      /* bytes counted in gw->buffered_bytes */
-        struct sha256 *fp_hash; /* while the body is read */
-        struct fingerprint fp;
+        struct reading *reading; /* the fingerprint, while the body is read */
         int64_t request_length; /* of a passed request: as it was framed */
 
         /* the claim */
