@@ -84,9 +84,9 @@ static void account(struct request *r)
         access_log_write(gw->log, &line);
 }
 
-void request_maybe_free(struct request *r)
+static void free_if_over(struct request *r)
 {
-        if (r->ex || r->op_busy || r->call_busy || r->stage != REQUEST_OVER)
+        if (r->entered > 0 || r->ex || r->op_busy || r->call_busy || r->stage != REQUEST_OVER)
                 return;
         struct worker *w = r->w;
         request_unwait(r);
@@ -107,6 +107,17 @@ void request_maybe_free(struct request *r)
         free(r->headers);
         free(r);
         worker_request_ended(w);
+}
+
+void request_enter(struct request *r)
+{
+        r->entered++;
+}
+
+void request_leave(struct request *r)
+{
+        r->entered--;
+        free_if_over(r);
 }
 
 void request_set_outcome(struct request *r, enum outcome outcome)
@@ -139,6 +150,7 @@ void request_timeout_in(struct request *r, int64_t us)
 static void on_timeout(struct deadline *d)
 {
         struct request *r = (struct request *)((char *)d - offsetof(struct request, timeout));
+        request_enter(r);
         switch (r->stage) {
         case REQUEST_WAIT:
                 request_wait_over(r);
@@ -156,9 +168,9 @@ static void on_timeout(struct deadline *d)
         case REQUEST_READ:
         case REQUEST_CLAIM:
         case REQUEST_OVER:
-                return;
+                break;
         }
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 /* -- the head ----------------------------------------------------------------------------------- */
@@ -349,26 +361,25 @@ static void on_head(void *arg, struct http_exchange *ex)
                 if (r) {
                         r->ex = NULL;
                         r->stage = REQUEST_OVER;
-                        request_maybe_free(r);
+                        free_if_over(r);
                 }
                 http_exchange_abort(ex); /* no memory even to say so */
                 return;
         }
         ex->app = r;
+        request_enter(r);
         route(r, ex->request);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_body(void *arg, struct http_exchange *ex, struct span piece)
 {
         struct request *r = ex->app;
         (void)arg;
+        request_enter(r);
         if (r->stage == REQUEST_PASS) {
                 request_pass_body(r, piece);
-                request_maybe_free(r);
-                return;
-        }
-        if (!budget(r, piece.n)) {
+        } else if (!budget(r, piece.n)) {
                 request_set_outcome(r, OUTCOME_OVERLOADED);
                 answer_problem(r, PROBLEM_OVERLOADED, "", 1);
         } else if (buf_append_span(&r->body, piece) != BUF_OK) {
@@ -376,13 +387,14 @@ static void on_body(void *arg, struct http_exchange *ex, struct span piece)
         } else {
                 http_fingerprint_body(&r->reading->fp, piece);
         }
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_end(void *arg, struct http_exchange *ex)
 {
         struct request *r = ex->app;
         (void)arg;
+        request_enter(r);
         r->body_whole = true;
         if (r->stage == REQUEST_PASS) {
                 request_pass_end(r);
@@ -392,18 +404,19 @@ static void on_end(void *arg, struct http_exchange *ex)
                 r->reading = NULL;
                 request_claim(r);
         }
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_drained(void *arg, struct http_exchange *ex)
 {
         struct request *r = ex->app;
         (void)arg;
+        request_enter(r);
         if (r->stage == REQUEST_PASS)
                 request_pass_drained(r);
         else if (r->stage == REQUEST_STREAM && r->call_busy)
                 upstream_resume(&r->call);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 /* The client is gone.  What was not sent yet is given up; what was is seen to its end. */
@@ -411,6 +424,7 @@ static void on_gone(void *arg, struct http_exchange *ex)
 {
         struct request *r = ex->app;
         (void)arg;
+        request_enter(r);
         r->ex = NULL;
         r->client_was_lost = true;
         switch (r->stage) {
@@ -437,7 +451,7 @@ static void on_gone(void *arg, struct http_exchange *ex)
         case REQUEST_OVER:
                 break;
         }
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_failed(void *arg, const char *peer, enum http1_error error)
@@ -461,13 +475,15 @@ const struct http_handler request_handler = {
 
 void request_drain(struct request *r)
 {
+        request_enter(r);
         if (r->stage == REQUEST_WAIT && !r->holding)
                 request_wait_over(r); /* with an answer, instead of to the deadline */
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 void request_cut(struct request *r)
 {
+        request_enter(r);
         if (r->call_busy) {
                 upstream_call_cancel(&r->call);
                 r->call_busy = false;
@@ -482,5 +498,5 @@ void request_cut(struct request *r)
          * released.  A claim whose answer is awaited is released by it; a record is awaited. */
         if (!r->op_busy)
                 r->stage = REQUEST_OVER;
-        request_maybe_free(r);
+        request_leave(r);
 }

@@ -51,6 +51,7 @@ struct request {
         struct request *prev, *next;
         struct http_exchange *ex; /* NULL: answered, or the client is gone */
         enum request_stage stage;
+        unsigned entered; /* depth of request_enter() */
         const struct policy *policy;
         const struct route *route;
         uint64_t number;
@@ -110,8 +111,11 @@ struct request {
 
 extern const struct http_handler request_handler; /* arg: the worker */
 
-/* Free it when nothing holds it any more. */
-void request_maybe_free(struct request *r);
+/* Around everything that the outside calls (loop, client, upstream, store): what happens in
+ * between may bring the request to its end, and events may come inside events; it is freed by the
+ * outermost leave, when nothing holds it any more. */
+void request_enter(struct request *r);
+void request_leave(struct request *r);
 void request_set_outcome(struct request *r, enum outcome outcome);
 /* Submit r->op, whose kind and input are filled in. */
 void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op));

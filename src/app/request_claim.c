@@ -158,6 +158,7 @@ static void claim_done(struct store_op *op)
         struct metrics *m = &r->w->gw->metrics;
         const struct command_answer *answer = &op->out.claim.answer;
         const struct store_record *rec = &op->out.claim.rec;
+        request_enter(r);
         r->op_busy = false;
         atomic_fetch_sub(&m->store_queue, 1);
         metrics_observe(m, HISTOGRAM_CLAIM, loop_now_us(r->w->loop) - r->claimed_us);
@@ -186,7 +187,7 @@ static void claim_done(struct store_op *op)
         }
         if (!r->op_busy)
                 store_op_release(op);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 /* -- asking ---------------------------------------------------------------------------------------------- */

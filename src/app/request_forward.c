@@ -70,11 +70,13 @@ static void record_done(struct store_op *op)
         struct metrics *m = &r->w->gw->metrics;
         bool written = op->err.code == SEMEL_OK;
         bool lost = written && op->out.write.outcome == COMMAND_LOST;
+        request_enter(r);
         r->op_busy = false;
         atomic_fetch_sub(&m->store_queue, 1);
         if (!written && r->write_kind == COMMAND_COMPLETE && r->stage == REQUEST_RECORD &&
             loop_now_us(r->w->loop) < r->record_until_us) {
                 request_timeout_in(r, RECORD_PAUSE_US);
+                request_leave(r);
                 return;
         }
         if (lost)
@@ -89,7 +91,7 @@ static void record_done(struct store_op *op)
         r->holding = false;
         if (r->stage == REQUEST_RECORD)
                 tell(r);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 /* -- telling ------------------------------------------------------------------------------------- */
@@ -268,10 +270,11 @@ static void on_ready(struct upstream_call *call)
         struct http_header headers[REQUEST_HEADERS_MAX];
         char scratch[REQUEST_SCRATCH_BYTES];
         int64_t now_us = clock_boot_us(); /* not the turn's: this process may have slept */
+        request_enter(r);
         if (!r->ex || now_us >= r->ask_until_us || (!r->unprotected && now_us >= r->deadline_us)) {
                 upstream_call_cancel(call);
                 call_failed(r, PROBLEM_UPSTREAM_TIMEOUT); /* nothing was sent */
-                request_maybe_free(r);
+                request_leave(r);
                 return;
         }
         r->dispatched = true;
@@ -280,12 +283,13 @@ static void on_ready(struct upstream_call *call)
         if (n == 0) {
                 upstream_call_cancel(call);
                 call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
-                request_maybe_free(r);
+                request_leave(r);
                 return;
         }
         if (upstream_head(call, r->method, r->path, headers, n, (int64_t)r->body.n) &&
             upstream_body(call, buf_span(&r->body)))
                 (void)upstream_end(call);
+        request_leave(r);
 }
 
 static void on_interim(struct upstream_call *call, const struct http1_head *head)
@@ -322,9 +326,11 @@ static void on_head(struct upstream_call *call, const struct http1_head *head)
         struct request *r = call->app;
         const struct http_header *said =
                 header_find(head->headers, head->header_count, "Idempotency-Outcome");
+        request_enter(r);
         if (headers_from_upstream(r, head) != BUF_OK) {
                 upstream_call_cancel(call);
                 call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
+                request_leave(r);
                 return;
         }
         r->class = policy_classify(r->policy, head->status, said ? said->value : span_of(NULL, 0));
@@ -334,25 +340,29 @@ static void on_head(struct upstream_call *call, const struct http1_head *head)
         if (r->reply_length > r->policy->reply_body_max || is_endless(head) ||
             (r->class == CLASS_STORED && is_secret(head)))
                 begin_streaming(r);
+        request_leave(r);
 }
 
 static void on_body(struct upstream_call *call, struct span piece)
 {
         struct request *r = call->app;
+        request_enter(r);
         if (r->stage == REQUEST_STREAM) {
                 request_timeout_in(r, r->policy->upstream_timeout_us);
                 if (!stream_piece(r, piece)) {
                         upstream_call_cancel(call);
                         r->call_busy = false;
                         stream_end(r, false);
-                        request_maybe_free(r);
                 }
+                request_leave(r);
                 return;
         }
         /* The last piece that fits is kept; what does not fit turns it into a stream. */
         size_t room = r->reply_body.max - r->reply_body.n;
-        if (piece.n <= room && buf_append_span(&r->reply_body, piece) == BUF_OK)
+        if (piece.n <= room && buf_append_span(&r->reply_body, piece) == BUF_OK) {
+                request_leave(r);
                 return;
+        }
         struct buf more;
         buf_init(&more, r->reply_body.n + piece.n);
         if (buf_append_span(&more, buf_span(&r->reply_body)) != BUF_OK ||
@@ -360,24 +370,29 @@ static void on_body(struct upstream_call *call, struct span piece)
                 buf_release(&more);
                 upstream_call_cancel(call);
                 call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
+                request_leave(r);
                 return;
         }
         buf_release(&r->reply_body);
         r->reply_body = more;
         if (!r->streaming)
                 begin_streaming(r);
+        request_leave(r);
 }
 
 static void on_flush(struct upstream_call *call)
 {
         struct request *r = call->app;
+        request_enter(r);
         if (r->stage == REQUEST_STREAM && r->ex)
                 (void)http_reply_flush(r->ex);
+        request_leave(r);
 }
 
 static void on_end(struct upstream_call *call)
 {
         struct request *r = call->app;
+        request_enter(r);
         r->call_busy = false;
         r->reply_whole = true;
         deadline_clear(&r->timeout);
@@ -388,16 +403,17 @@ static void on_end(struct upstream_call *call)
         else if (r->stage == REQUEST_UPSTREAM)
                 reply_whole(r);
         /* REQUEST_RECORD: the record of a stream is on its way, and finds the reply whole */
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_failed(struct upstream_call *call, enum upstream_failure why, const char *text)
 {
         struct request *r = call->app;
+        request_enter(r);
         (void)why;
         (void)text;
         call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_drained(struct upstream_call *call)

@@ -35,25 +35,29 @@ static void on_ready(struct upstream_call *call)
         struct http_header headers[REQUEST_HEADERS_MAX];
         char scratch[REQUEST_SCRATCH_BYTES];
         size_t n = headers_to_upstream(r, headers, scratch, sizeof scratch);
+        request_enter(r);
         if (n == 0) {
                 upstream_call_cancel(call);
                 pass_failed(r, PROBLEM_UPSTREAM_UNREACHABLE);
-                request_maybe_free(r);
+                request_leave(r);
                 return;
         }
         r->dispatched = true;
         r->dispatched_us = loop_now_us(r->w->loop);
-        if (!upstream_head(call, r->method, r->path, headers, n, r->request_length))
+        if (!upstream_head(call, r->method, r->path, headers, n, r->request_length)) {
+                request_leave(r);
                 return;
+        }
         if (r->body_whole) {
                 (void)upstream_end(call);
+                request_leave(r);
                 return;
         }
         http_exchange_continue(r->ex);
         http_exchange_resume(r->ex); /* what came along with the head is sent with it */
         if (r->call_busy)
                 (void)upstream_flush(call);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_interim(struct upstream_call *call, const struct http1_head *head)
@@ -65,61 +69,71 @@ static void on_interim(struct upstream_call *call, const struct http1_head *head
 static void on_head(struct upstream_call *call, const struct http1_head *head)
 {
         struct request *r = call->app;
+        request_enter(r);
         r->reply_length = head->has_length           ? (int64_t)head->content_length
                           : head->framing == HTTP1_NONE ? 0
                                                         : HTTP_REPLY_STREAM;
         if (headers_from_upstream(r, head) == BUF_OK && answer_upstream_head(r, r->reply_length)) {
                 r->streaming = true;
+                request_leave(r);
                 return;
         }
         upstream_call_cancel(call);
         pass_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
+        request_leave(r);
 }
 
 static void on_body(struct upstream_call *call, struct span piece)
 {
         struct request *r = call->app;
+        request_enter(r);
         r->reply_bytes += piece.n;
         request_timeout_in(r, r->policy->upstream_timeout_us);
         if (r->ex && http_reply_body(r->ex, piece) && http_reply_is_slow(r->ex))
                 upstream_pause(call);
+        request_leave(r);
 }
 
 static void on_flush(struct upstream_call *call)
 {
         struct request *r = call->app;
+        request_enter(r);
         if (r->ex && r->streaming)
                 (void)http_reply_flush(r->ex);
+        request_leave(r);
 }
 
 static void on_end(struct upstream_call *call)
 {
         struct request *r = call->app;
         struct http_exchange *ex = r->ex;
+        request_enter(r);
         r->call_busy = false;
         r->upstream_us = loop_now_us(r->w->loop) - r->dispatched_us;
         metrics_observe(&r->w->gw->metrics, HISTOGRAM_UPSTREAM, r->upstream_us);
         pass_over(r);
         if (ex)
                 http_reply_end(ex);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_failed(struct upstream_call *call, enum upstream_failure why, const char *text)
 {
         struct request *r = call->app;
+        request_enter(r);
         (void)why;
         (void)text;
         pass_failed(r, call->sent == 0 ? PROBLEM_UPSTREAM_UNREACHABLE : PROBLEM_UPSTREAM_UNKNOWN);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static void on_drained(struct upstream_call *call)
 {
         struct request *r = call->app;
+        request_enter(r);
         if (r->ex)
                 http_exchange_resume(r->ex);
-        request_maybe_free(r);
+        request_leave(r);
 }
 
 static const struct upstream_handler pass_handler = {

@@ -27,8 +27,9 @@ static void look_again(struct worker *w, const struct command_id *ids, int n)
                 for (int i = 0; i < n && !hit; i++)
                         hit = command_id_eq(&ids[i], &r->claim.id);
                 if (hit) {
+                        request_enter(r);
                         request_wait_over(r);
-                        request_maybe_free(r);
+                        request_leave(r);
                 }
         }
 }
