@@ -9,4 +9,5 @@ SELECT set_config('lock_timeout', $1, false),
        set_config('enable_seqscan', 'off', false),
        set_config('enable_bitmapscan', 'off', false),
        set_config('enable_hashjoin', 'off', false),
-       set_config('enable_mergejoin', 'off', false)
+       set_config('enable_mergejoin', 'off', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false)

@@ -1,5 +1,5 @@
 -- One row per key.  Half-empty pages (fillfactor) keep the completing update in the row's own page
--- (HOT, rule B6): docs/adr/0002-reply-table.md has the numbers.  What users send is bytea, so
+-- (HOT, rule B6): docs/adr/0007-one-table-for-row-and-reply.md has the numbers.  What users send is bytea, so
 -- that no byte of theirs can fail a batch (rule B4); the view command_view shows it as text.
 CREATE TABLE semel.command (
   id bytea PRIMARY KEY CHECK (octet_length(id) = 32),

@@ -36,7 +36,9 @@ enum lane {
 
 /* Numbers of this driver, each with its reason. */
 enum {
-        PG_LINKS_DEFAULT = 3,
+        /* One commits while the other works; a third makes the batches smaller (98 us of the server
+         * a command instead of 75, at 64 callers). */
+        PG_LINKS_DEFAULT = 2,
         PG_LINKS_MAX = 16,
         /* A batch that fails is split in so many parts: a held key costs the lock timeout
          * once per level, and 256 operations are 3 levels of 8. */
