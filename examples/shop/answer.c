@@ -109,9 +109,10 @@ semel_reply *answer(semel_outcome outcome, semel_reply *rep, const semel_error *
                              first[0] ? first : "another request");
                 break;
         case SEMEL_UNKNOWN:
-                if (semel_reply_status(rep) == 0)
-                        problem_fill(rep, PROBLEM_OUTCOME_UNKNOWN, NULL,
-                                     "An operator decides: semel keys list --stuck.");
+                if (semel_reply_status(rep) != 0)
+                        break; /* the command's own words */
+                problem_fill(rep, PROBLEM_OUTCOME_UNKNOWN, NULL,
+                             "An operator decides: semel keys list --stuck.");
                 reply_header(rep, "Idempotency-Outcome", "unknown");
                 break;
         case SEMEL_ERROR:

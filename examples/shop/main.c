@@ -29,6 +29,7 @@ static const char help[] =
         "\n"
         "  --store URL      sqlite:PATH (made when missing), or postgres://... after\n"
         "                   `semel migrate --db URL`; keys and products live there side by side\n"
+        "                   (straight to the server, not through a pooler's transaction mode)\n"
         "  --listen H:P     default 127.0.0.1:8080; port 0 takes a free one and prints it\n"
         "  --mode MODE      how a command is kept from running twice:\n"
         "      transaction  key, product and reply commit together or not at all: exactly once\n"

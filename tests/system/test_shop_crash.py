@@ -257,6 +257,29 @@ def test_h15_postgres_restarted_under_running_commands_never_doubles(start_shop,
 
 
 @BOTH
+def test_h62_an_answer_that_is_lost_in_the_business_write_never_doubles(start_shop, pg_own,
+                                                                       own_url, mode):
+    """The insert was sent, and the server died before it answered: nobody in the shop can know."""
+    shop = start_shop(own_url, mode, lease_ms=3000)
+    body = shop.product()
+    shop.db.sql('', """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$""")
+    shop.db.sql('', """CREATE TRIGGER slow BEFORE INSERT ON shop_product
+        FOR EACH ROW EXECUTE FUNCTION slow()""")
+    running = shop.background(lambda: shop.request('POST', PRODUCTS, body, key='k'))
+    wait_until(lambda: shop.db.sql('', """SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'shop' AND wait_event = 'PgSleep'""")[0][0] == 1)
+    pg_own.stop('immediate')
+    r = running.result(20)
+    assert (r.status, r.problem) == (503, 'store-down')
+    assert r.header('Idempotency-Outcome') == 'unknown'
+    pg_own.start()
+    shop.db.sql('', 'DROP TRIGGER slow ON shop_product')
+    assert retry(shop, 'k', until=lambda r: r.status == 201).status == 201
+    assert shop.db.products('Widget') == 1
+
+
+@BOTH
 def test_h73_more_slow_commands_than_connections(start_shop, pg_store_url, mode):
     """Mode reserve pins no connection while a command works; mode transaction queues for one."""
     shop = start_shop(pg_store_url, mode, work_ms=400)

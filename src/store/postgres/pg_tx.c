@@ -40,6 +40,12 @@ static semel_code tx_state(semel_error *err, const char *what)
         return err_set(err, SEMEL_ERR_TX_STATE, "%s", what);
 }
 
+static semel_code broke(semel_error *err)
+{
+        return err_set(err, SEMEL_ERR_STORE_DOWN,
+                       "the connection broke in the transaction; retry it on a new one");
+}
+
 /* -- pipelines -------------------------------------------------------------------------------- */
 
 /* What the server said to one pipeline: the result of statement `keep`, and the first error. */
@@ -180,8 +186,7 @@ static semel_code claim_failed(struct store_tx *tx, const struct said *said, boo
         PGconn *pg = tx->conn;
         if (PQstatus(pg) != CONNECTION_OK || PQtransactionStatus(pg) != PQTRANS_INERROR ||
             !said->error)
-                return err_set(err, SEMEL_ERR_STORE_DOWN,
-                               "the connection broke in the transaction; retry it on a new one");
+                return broke(err);
         const char *sqlstate = PQresultErrorField(said->error, PG_DIAG_SQLSTATE);
         semel_code code = pg_error_from_result(err, said->error);
         if (pg_error_verdict(sqlstate) == PG_VERDICT_AGAIN || code == SEMEL_ERR_TX_STATE)
@@ -352,6 +357,8 @@ static semel_code pg_tx_complete(struct store_tx *tx, const struct command_write
         PGconn *pg = tx->conn;
         struct pg_tx *t = tx->driver;
         struct said said = {0};
+        if (PQstatus(pg) != CONNECTION_OK)
+                return broke(err);
         if (PQtransactionStatus(pg) != PQTRANS_INTRANS || !t->savepoint)
                 return tx_state(err, "the command ended or broke the transaction it was given; its "
                                      "reply cannot be kept, roll back");
@@ -378,6 +385,8 @@ static semel_code pg_tx_undo(struct store_tx *tx, semel_error *err)
 {
         PGTransactionStatusType status = PQtransactionStatus(tx->conn);
         struct pg_tx *t = tx->driver;
+        if (PQstatus(tx->conn) != CONNECTION_OK)
+                return broke(err);
         if (!t->savepoint || (status != PQTRANS_INTRANS && status != PQTRANS_INERROR))
                 return tx_state(err, "the command ended the transaction it was given");
         return go_back(tx, err);
