@@ -7,8 +7,10 @@
  *     ^___________________________|_________|__________|___________________|
  *
  * A connection is given up, never reused, after a timeout or anything unexpected (B10).
- * Pipeline mode is for the single write: the batch's statement and its Sync go to the
- * kernel together, so that a process stopped between them leaves no lock held (B1, B3).
+ * Pipeline mode is for the single write: the batch's statement and its Sync go to the kernel
+ * together, so that a process stopped between them leaves no lock held (B1, B3).  (Parameters
+ * that fill libpq's buffer go before, and lock nothing; when the end straddles one of its 8 KB
+ * blocks it is two writes back to back.  What that leaves over is the reaper's.)
  */
 #include <assert.h>
 #include <stdio.h>
@@ -352,7 +354,8 @@ static void synced(struct link *ln)
                 } else {
                         pg_batch_done(st, b, res);
                 }
-                if (verdict == PG_VERDICT_PLAN)
+                /* A schema that changed needs new plans; a pooler, none at all. */
+                if (verdict == PG_VERDICT_PLAN && strcmp(sqlstate, "0A000") != 0)
                         st->plans_off = true;
                 /* A standby stays one: find the primary anew (O56). */
                 if (verdict == PG_VERDICT_PLAN || (sqlstate && strcmp(sqlstate, "25006") == 0))
