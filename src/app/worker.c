@@ -10,6 +10,7 @@
 #include "api/registry.h"
 #include "app/request.h"
 #include "base/err.h"
+#include "net/message_buffers.h"
 #include "sys/clock.h"
 
 #define CUT_US (1 * SECOND)  /* after the deadline, for what the store still answers */
@@ -213,6 +214,7 @@ void worker_free(struct worker *w)
                 w->st->vt->close(w->st); /* answers what it still has: requests end here */
         deadline_list_free(w->deadlines);
         loop_free(w->loop);
+        message_buffers_free_kept();
         sha256_free(w->hash);
         free(w);
 }
@@ -221,6 +223,7 @@ static void *run(void *arg)
 {
         struct worker *w = arg;
         loop_run(w->loop);
+        message_buffers_free_kept();
         atomic_store(&w->ended, true);
         return NULL;
 }

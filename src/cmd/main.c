@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/suggest.h"
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 

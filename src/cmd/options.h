@@ -122,9 +122,6 @@ semel_code options_parse(struct option_set set, char **args, size_t n, struct op
  * option's value; n when there is none.  This is how a subcommand is found behind options. */
 size_t options_first_word(char **args, size_t n, size_t from);
 
-/* The nearest name in a list by edit distance, or NULL when nothing is near. */
-const char *suggest(const char *word, const char *const *names, size_t n);
-
 /* The key: an argument, or --key=KEY, which also takes one that begins with a dash.  NULL:
  * neither was given. */
 static inline const char *options_key(const struct options *o)

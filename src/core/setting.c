@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "base/units.h"
 
 const struct setting *setting_find(const struct setting *table, size_t n, const char *name)
@@ -18,44 +19,14 @@ const struct setting *setting_find(const struct setting *table, size_t n, const 
         return NULL;
 }
 
-/* Edit distance, bounded: names are short. */
-static size_t distance(const char *a, const char *b)
-{
-        enum { LONGEST = 48 };
-        size_t row[LONGEST + 1];
-        size_t n = strlen(a), m = strlen(b);
-        if (n > LONGEST || m > LONGEST)
-                return LONGEST;
-        for (size_t j = 0; j <= m; j++)
-                row[j] = j;
-        for (size_t i = 1; i <= n; i++) {
-                size_t diagonal = row[0];
-                row[0] = i;
-                for (size_t j = 1; j <= m; j++) {
-                        size_t best = diagonal + (a[i - 1] != b[j - 1]);
-                        diagonal = row[j];
-                        if (row[j] + 1 < best)
-                                best = row[j] + 1;
-                        if (row[j - 1] + 1 < best)
-                                best = row[j - 1] + 1;
-                        row[j] = best;
-                }
-        }
-        return row[m];
-}
-
 const char *setting_suggest(const struct setting *table, size_t n, const char *name)
 {
-        const char *best = NULL;
-        size_t best_distance = 4; /* farther is not a typing error */
-        for (size_t i = 0; i < n; i++) {
-                size_t d = distance(name, table[i].name);
-                if (d < best_distance) {
-                        best_distance = d;
-                        best = table[i].name;
-                }
-        }
-        return best;
+        enum { NAMES_MAX = 64 };
+        const char *names[NAMES_MAX];
+        size_t count = n < NAMES_MAX ? n : NAMES_MAX;
+        for (size_t i = 0; i < count; i++)
+                names[i] = table[i].name;
+        return suggest(name, names, count);
 }
 
 static void *at(const struct setting *s, void *object)

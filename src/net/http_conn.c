@@ -15,61 +15,20 @@ enum {
         GATHER_BYTES = 16 * 1024,     /* small pieces of a reply are joined up to this */
         COPY_BYTES_MAX = 2 * 1024,    /* a larger piece is sent as it is */
         REST_BYTES_MAX = 256 * 1024,  /* of a body that nobody wants: read and dropped */
-        POOL_MAX = 64,                /* buffers kept for the next requests */
 };
 #define LINGER_US (2 * INT64_C(1000000))
-
-struct conn_buffers {
-        struct conn_buffers *next;
-        struct http1_parser parser;
-        struct http_header headers[LIMIT_HTTP_HEADERS];
-        uint8_t head[LIMIT_HTTP_HEAD_BYTES];
-};
-
-/* -- buffers: only while a request is read or answered ---------------------------------------- */
-
-static _Thread_local struct conn_buffers *pool;
-static _Thread_local size_t pool_count;
-
-static bool bufs_get(struct http_conn *conn)
-{
-        if (conn->bufs)
-                return true;
-        struct conn_buffers *b = pool;
-        if (b) {
-                pool = b->next;
-                pool_count--;
-        } else {
-                b = malloc(sizeof *b);
-                if (!b)
-                        return false;
-        }
-        http1_parser_init(&b->parser, HTTP1_REQUESTS, b->head, sizeof b->head, b->headers,
-                          LIMIT_HTTP_HEADERS);
-        conn->bufs = b;
-        return true;
-}
-
-static void bufs_put(struct http_conn *conn)
-{
-        struct conn_buffers *b = conn->bufs;
-        conn->bufs = NULL;
-        if (!b)
-                return;
-        if (pool_count >= POOL_MAX) {
-                free(b);
-                return;
-        }
-        b->next = pool;
-        pool = b;
-        pool_count++;
-}
 
 /* -- small steps -------------------------------------------------------------------------------- */
 
 static struct http_conn *conn_of(struct http_exchange *ex)
 {
         return (struct http_conn *)((char *)ex - offsetof(struct http_conn, ex));
+}
+
+static void drop_buffers(struct http_conn *conn)
+{
+        message_buffers_put(conn->bufs);
+        conn->bufs = NULL;
 }
 
 static void deadline_in(struct http_conn *conn, int64_t us)
@@ -119,7 +78,7 @@ static void linger(struct http_conn *conn)
 {
         conn->state = CONN_LINGER;
         conn->rest_left = REST_BYTES_MAX;
-        bufs_put(conn);
+        drop_buffers(conn);
         if (conn->peer_done ||
             uv_shutdown(&conn->shutdown, &conn->sock.uv.stream, on_shutdown) != 0 ||
             sock_read_start(&conn->sock) != 0) {
@@ -140,7 +99,7 @@ static void idle(struct http_conn *conn)
                 return;
         }
         conn->state = CONN_IDLE;
-        bufs_put(conn);
+        drop_buffers(conn);
         deadline_in(conn, conn->server->config.idle_timeout_us);
         if (sock_read_start(&conn->sock) != 0)
                 close_now(conn);
@@ -274,7 +233,7 @@ static bool feed_one(struct http_conn *conn, struct span *in)
 {
         struct span body;
         if (conn->state == CONN_IDLE) {
-                if (!bufs_get(conn)) {
+                if (!(conn->bufs || (conn->bufs = message_buffers_get(HTTP1_REQUESTS)))) {
                         close_now(conn);
                         return false;
                 }
@@ -405,7 +364,7 @@ static void sock_on_drained(struct sock *s)
 static void sock_on_closed(struct sock *s)
 {
         struct http_conn *conn = (struct http_conn *)s;
-        bufs_put(conn);
+        drop_buffers(conn);
         buf_release(&conn->ahead);
         buf_release(&conn->out);
         http_server_conn_closed(conn->server, conn);

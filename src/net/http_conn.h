@@ -16,12 +16,10 @@
 
 #include "core/http1_write.h"
 #include "net/http_server.h"
+#include "net/message_buffers.h"
 #include "net/sock.h"
 
 enum conn_state { CONN_IDLE, CONN_HEAD, CONN_BODY, CONN_ANSWER, CONN_REST, CONN_LINGER, CONN_CLOSED };
-
-/* What a connection needs while a request is read or answered; idle ones have none. */
-struct conn_buffers;
 
 struct http_conn {
         struct sock sock;
@@ -29,7 +27,7 @@ struct http_conn {
         struct http_conn *prev, *next;
         enum conn_state state;
         struct http_exchange ex;
-        struct conn_buffers *bufs;
+        struct message_buffers *bufs; /* while a request is read or answered */
         struct buf ahead; /* bytes behind the request that is being answered */
         struct deadline deadline;
         uv_shutdown_t shutdown;

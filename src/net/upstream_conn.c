@@ -14,47 +14,15 @@ enum {
         COPY_BYTES_MAX = 2 * 1024,
         HELD_BYTES_MAX = 1024 * 1024, /* read before reading could be stopped */
         TRIES_MAX = 3,                /* dead kept connections in a row, with nothing sent */
-        POOL_MAX = 64,
 };
-
-/* Of one reply; an idle connection has none. */
-struct upstream_buffers {
-        struct upstream_buffers *next;
-        struct http1_parser parser;
-        struct http_header headers[LIMIT_HTTP_HEADERS];
-        uint8_t head[LIMIT_HTTP_HEAD_BYTES];
-};
-
-static _Thread_local struct upstream_buffers *pool;
-static _Thread_local size_t pool_count;
-
-static struct upstream_buffers *bufs_get(void)
-{
-        struct upstream_buffers *b = pool;
-        if (b) {
-                pool = b->next;
-                pool_count--;
-                return b;
-        }
-        return malloc(sizeof *b);
-}
-
-static void bufs_put(struct upstream_conn *conn)
-{
-        struct upstream_buffers *b = conn->bufs;
-        conn->bufs = NULL;
-        if (!b)
-                return;
-        if (pool_count >= POOL_MAX) {
-                free(b);
-                return;
-        }
-        b->next = pool;
-        pool = b;
-        pool_count++;
-}
 
 /* -- ends ----------------------------------------------------------------------------------------- */
+
+static void drop_buffers(struct upstream_conn *conn)
+{
+        message_buffers_put(conn->bufs);
+        conn->bufs = NULL;
+}
 
 void upstream_conn_close(struct upstream_conn *conn)
 {
@@ -121,7 +89,7 @@ static void keep(struct upstream_conn *conn)
         struct upstream *up = conn->up;
         conn->state = UP_IDLE;
         conn->replied = true;
-        bufs_put(conn);
+        drop_buffers(conn);
         conn->prev = NULL;
         conn->next = up->idle;
         if (conn->next)
@@ -140,13 +108,11 @@ static void ready(struct upstream_conn *conn)
         conn->paused = false;
         deadline_clear(&conn->deadline);
         sock_count_from_here(&conn->sock);
-        conn->bufs = bufs_get();
+        conn->bufs = message_buffers_get(HTTP1_REPLIES);
         if (!conn->bufs || sock_read_start(&conn->sock) != 0) {
                 upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, "no memory for a call upstream");
                 return;
         }
-        http1_parser_init(&conn->bufs->parser, HTTP1_REPLIES, conn->bufs->head,
-                          sizeof conn->bufs->head, conn->bufs->headers, LIMIT_HTTP_HEADERS);
         call->handler->ready(call);
 }
 
@@ -304,7 +270,7 @@ static void sock_on_closed(struct sock *s)
 {
         struct upstream_conn *conn = (struct upstream_conn *)s;
         struct upstream *up = conn->up;
-        bufs_put(conn);
+        drop_buffers(conn);
         buf_release(&conn->out);
         buf_release(&conn->held);
         free(conn);

@@ -10,6 +10,7 @@
 #define NET_UPSTREAM_CONN_H
 
 #include "core/http1_write.h"
+#include "net/message_buffers.h"
 #include "net/sock.h"
 #include "net/upstream.h"
 
@@ -19,8 +20,6 @@ enum { UPSTREAM_ADDRESSES_MAX = 8 };
 
 enum upstream_conn_state { UP_CONNECTING, UP_BUSY, UP_IDLE, UP_CLOSED };
 
-struct upstream_buffers;
-
 struct upstream_conn {
         struct sock sock;
         struct upstream *up;
@@ -28,7 +27,7 @@ struct upstream_conn {
         struct upstream_conn *next_unresolved;
         enum upstream_conn_state state;
         struct upstream_call *call;
-        struct upstream_buffers *bufs;
+        struct message_buffers *bufs; /* of one reply; an idle connection has none */
         struct deadline deadline;
         uv_connect_t connect;
         struct http1_writer writer;
