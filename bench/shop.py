@@ -81,18 +81,3 @@ def part_shop(report, seconds, build, server, pgbench, sql_dir):
     m = {name: statistics.median(r) for name, r in rates.items()}
     report.say(f'  beside all statements: {m["shop"] / m["all"]:.2f}')
     report.bar('the shop beside pgbench with the same statements', m['shop'] / m['same'], 0.75)
-
-
-if __name__ == '__main__':  # alone: bench/run has it as a part
-    import importlib.machinery
-    import sys
-    ROOT = pathlib.Path(__file__).resolve().parents[1]
-    sys.path.insert(0, str(ROOT / 'tests/system'))
-    from support.postgres import Postgres
-    run = importlib.machinery.SourceFileLoader('run', str(ROOT / 'bench/run')).load_module()
-    postgres = Postgres().start()
-    try:
-        part_shop(run.Report(), 3, pathlib.Path(sys.argv[1]), postgres, run.pgbench,
-                  ROOT / 'sql/postgres')
-    finally:
-        postgres.close()
