@@ -51,7 +51,7 @@ semel_code store_url(const struct options *o, const char **ret_url, char *space,
 semel_code store_open(const struct options *o, semel_store **ret_st, semel_error *err)
 {
         char space[STORE_URL_BYTES_MAX];
-        const char *url;
+        const char *url = NULL;
         semel_code code = store_url(o, &url, space, err);
         return code == SEMEL_OK ? semel_store_open(url, ret_st, err) : code;
 }

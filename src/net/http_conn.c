@@ -12,6 +12,7 @@
 
 enum {
         AHEAD_BYTES_MAX = 64 * 1024,  /* of pipelined requests; past it the client waits */
+        PAUSED_BYTES_MAX = 4 * 1024,  /* of a paused body; most come along with their head */
         GATHER_BYTES = 16 * 1024,     /* small pieces of a reply are joined up to this */
         COPY_BYTES_MAX = 2 * 1024,    /* a larger piece is sent as it is */
         REST_BYTES_MAX = 256 * 1024,  /* of a body that nobody wants: read and dropped */
@@ -224,7 +225,7 @@ static void keep_ahead(struct http_conn *conn, struct span in)
 {
         if (in.n > 0 && buf_append_span(&conn->ahead, in) != BUF_OK)
                 fail_later(conn);
-        if (conn->ahead.n >= AHEAD_BYTES_MAX || conn->paused)
+        if (conn->ahead.n > (conn->paused ? PAUSED_BYTES_MAX : AHEAD_BYTES_MAX))
                 sock_read_stop(&conn->sock);
 }
 
@@ -446,9 +447,7 @@ void http_exchange_continue(struct http_exchange *ex)
 
 void http_exchange_pause(struct http_exchange *ex)
 {
-        conn_of(ex)->paused = true;
-        if (!conn_of(ex)->in_event)
-                sock_read_stop(&conn_of(ex)->sock);
+        conn_of(ex)->paused = true; /* reading stops when more than a little comes */
 }
 
 void http_exchange_resume(struct http_exchange *ex)

@@ -21,8 +21,12 @@ struct loop_signal {
 
 struct loop {
         uv_loop_t uv;
-        int64_t now_us;
-        uv_check_t turned; /* after each wait: read it */
+        int64_t now_us; /* 0: not read in this turn */
+        uint64_t turn;
+        bool waited;    /* the callbacks of the wait have run, nothing else has */
+        uv_prepare_t waiting;
+        uv_check_t turned;
+        struct soon *first_soon, **last_soon;
         struct loop_signal *signals[SIGNALS_MAX];
         size_t signal_count;
         uv_async_t *wake;
@@ -35,10 +39,65 @@ uv_loop_t *loop_uv(struct loop *loop)
         return &loop->uv;
 }
 
+/* What is queued meanwhile runs too. */
+static void run_soon(struct loop *loop)
+{
+        while (loop->first_soon) {
+                struct soon *soon = loop->first_soon;
+                loop_not_soon(loop, soon);
+                soon->run(soon->arg);
+        }
+}
+
+void loop_soon(struct loop *loop, struct soon *soon)
+{
+        if (soon->queued)
+                return;
+        soon->queued = true;
+        soon->next = NULL;
+        *loop->last_soon = soon;
+        loop->last_soon = &soon->next;
+}
+
+void loop_not_soon(struct loop *loop, struct soon *soon)
+{
+        if (!soon->queued)
+                return;
+        struct soon **at = &loop->first_soon;
+        while (*at != soon)
+                at = &(*at)->next;
+        *at = soon->next;
+        if (loop->last_soon == &soon->next)
+                loop->last_soon = at;
+        soon->queued = false;
+}
+
+uint64_t loop_turn(const struct loop *loop)
+{
+        return loop->turn;
+}
+
+bool loop_has_waited_since(const struct loop *loop, uint64_t turn)
+{
+        return loop->waited && turn < loop->turn;
+}
+
+/* The last thing before the wait: libuv runs the handle that was started first last. */
+static void on_waiting(uv_prepare_t *handle)
+{
+        struct loop *loop = handle->data;
+        run_soon(loop);
+        loop->turn++;
+        loop->now_us = 0;
+}
+
+/* Behind the callbacks of the wait. */
 static void on_turned(uv_check_t *handle)
 {
         struct loop *loop = handle->data;
-        loop->now_us = clock_boot_us();
+        loop->waited = true;
+        run_soon(loop);
+        loop->waited = false;
 }
 
 struct loop *loop_new(semel_error *err)
@@ -54,17 +113,20 @@ struct loop *loop_new(semel_error *err)
                 (void)err_set_errno(err, SEMEL_ERR_INTERNAL, -rc, "no event loop");
                 return NULL;
         }
+        loop->last_soon = &loop->first_soon;
         (void)uv_check_init(&loop->uv, &loop->turned);
-        loop->turned.data = loop;
+        (void)uv_prepare_init(&loop->uv, &loop->waiting);
+        loop->turned.data = loop->waiting.data = loop;
         (void)uv_check_start(&loop->turned, on_turned);
+        (void)uv_prepare_start(&loop->waiting, on_waiting);
         uv_unref((uv_handle_t *)&loop->turned);
-        loop->now_us = clock_boot_us();
+        uv_unref((uv_handle_t *)&loop->waiting);
         return loop;
 }
 
 void loop_run(struct loop *loop)
 {
-        loop->now_us = clock_boot_us();
+        loop->now_us = 0;
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 
@@ -90,6 +152,7 @@ void loop_free(struct loop *loop)
         if (!loop)
                 return;
         uv_close((uv_handle_t *)&loop->turned, NULL);
+        uv_close((uv_handle_t *)&loop->waiting, NULL);
         for (size_t i = 0; i < loop->signal_count; i++)
                 uv_close((uv_handle_t *)&loop->signals[i]->handle, loop_free_handle);
         if (loop->wake) {
@@ -101,8 +164,10 @@ void loop_free(struct loop *loop)
         free(loop);
 }
 
-int64_t loop_now_us(const struct loop *loop)
+int64_t loop_now_us(struct loop *loop)
 {
+        if (loop->now_us == 0)
+                loop->now_us = clock_boot_us();
         return loop->now_us;
 }
 
@@ -293,11 +358,13 @@ static void on_turn(uv_prepare_t *handle)
 {
         struct loop_store *ls = handle->data;
         enum { STEPS_PER_TURN = 4 }; /* completions submit more; sockets want their turn too */
+        run_soon(ls->loop); /* it may submit */
         if (!ls->dirty)
                 return;
         for (int i = 0; ls->dirty && i < STEPS_PER_TURN; i++) {
                 ls->dirty = false;
                 ls->st->vt->step(ls->st);
+                run_soon(ls->loop);
         }
         watch_fd(ls);
         watch_deadline(ls);

@@ -31,8 +31,27 @@ void loop_settle(struct loop *loop);
 /* Closes what is still open and frees.  The loop must not be running. */
 void loop_free(struct loop *loop);
 
-/* CLOCK_BOOTTIME, read once per turn of the loop. */
-int64_t loop_now_us(const struct loop *loop);
+/* CLOCK_BOOTTIME, read once per turn of the loop, after it has waited. */
+int64_t loop_now_us(struct loop *loop);
+
+/* -- turns ------------------------------------------------------------------------------- */
+
+/* Something to be done once, when the callbacks of this turn that come before have run: behind
+ * all that arrived together, and before the loop waits again. */
+struct soon {
+        void (*run)(void *arg);
+        void *arg;
+        struct soon *next;
+        bool queued;
+};
+
+void loop_soon(struct loop *loop, struct soon *soon); /* queued already: nothing more */
+void loop_not_soon(struct loop *loop, struct soon *soon);
+
+/* The number of this turn, for: has the loop waited since turn T, and just now, so that what came
+ * on any socket until now has been told?  True only inside `run`s behind a wait. */
+uint64_t loop_turn(const struct loop *loop);
+bool loop_has_waited_since(const struct loop *loop, uint64_t turn);
 
 /* -- timers ---------------------------------------------------------------------------- */
 

@@ -108,13 +108,25 @@ static void wait_remove(struct upstream *up, struct upstream_call *call)
         up->waiting_count--;
 }
 
-/* Give connections to those who wait: kept ones first, the newest of them; then new ones. */
+/* The newest of the kept ones; better one that the loop has watched since, for the others have to
+ * be asked from the kernel. */
+static struct upstream_conn *newest_kept(const struct upstream *up)
+{
+        enum { LOOK_AT = 8 };
+        struct upstream_conn *conn = up->idle;
+        for (int i = 0; conn && i < LOOK_AT; i++, conn = conn->next)
+                if (upstream_conn_is_watched(conn))
+                        return conn;
+        return up->idle;
+}
+
+/* Give connections to those who wait: kept ones first, then new ones. */
 static void on_dispatch(void *arg)
 {
         struct upstream *up = arg;
         while (up->first_waiting) {
                 struct upstream_call *call = up->first_waiting;
-                struct upstream_conn *conn = up->idle;
+                struct upstream_conn *conn = newest_kept(up);
                 if (conn) {
                         upstream_conn_take(conn);
                         if (!upstream_conn_is_usable(conn)) {
@@ -139,8 +151,8 @@ static void on_dispatch(void *arg)
 
 void upstream_dispatch(struct upstream *up)
 {
-        if (up->first_waiting && !timer_is_running(up->dispatch))
-                timer_start(up->dispatch, 0);
+        if (up->first_waiting)
+                loop_soon(up->loop, &up->dispatch);
 }
 
 void upstream_call_start(struct upstream *up, struct upstream_call *call,
@@ -179,11 +191,7 @@ struct upstream *upstream_new(struct loop *loop, struct deadline_list *deadlines
         up->loop = loop;
         up->deadlines = deadlines;
         up->config = *config;
-        up->dispatch = timer_new(loop, on_dispatch, up);
-        if (!up->dispatch) {
-                free(up);
-                return NULL;
-        }
+        up->dispatch = (struct soon){.run = on_dispatch, .arg = up};
         parse_numeric(up);
         return up;
 }
@@ -192,7 +200,7 @@ void upstream_free_if_done(struct upstream *up)
 {
         if (!up->freeing || up->conn_count > 0 || up->looking_up)
                 return;
-        timer_free(up->dispatch);
+        loop_not_soon(up->loop, &up->dispatch);
         free(up);
 }
 

@@ -81,7 +81,8 @@ void upstream_conn_take(struct upstream_conn *conn)
 
 bool upstream_conn_is_usable(struct upstream_conn *conn)
 {
-        return !conn->sock.broken && !sock_is_readable(&conn->sock);
+        return !conn->sock.broken &&
+               (upstream_conn_is_watched(conn) || !sock_is_readable(&conn->sock));
 }
 
 static void keep(struct upstream_conn *conn)
@@ -89,6 +90,7 @@ static void keep(struct upstream_conn *conn)
         struct upstream *up = conn->up;
         conn->state = UP_IDLE;
         conn->replied = true;
+        conn->kept_turn = loop_turn(up->loop);
         drop_buffers(conn);
         conn->prev = NULL;
         conn->next = up->idle;

@@ -35,13 +35,14 @@ struct upstream_conn {
         struct buf held; /* of the reply, while it is paused */
         bool in_event, paused, replied;
         int64_t idle_us; /* how long it may be kept */
+        uint64_t kept_turn; /* of the loop, when it became idle */
 };
 
 struct upstream {
         struct loop *loop;
         struct deadline_list *deadlines;
         struct upstream_config config;
-        struct timer *dispatch;
+        struct soon dispatch;
         struct upstream_conn *idle; /* the newest first */
         size_t conn_count;
         struct upstream_call *first_waiting, *last_waiting;
@@ -68,7 +69,12 @@ struct upstream_conn *upstream_conn_new(struct upstream *up); /* NULL: no memory
 void upstream_conn_connect(struct upstream_conn *conn, const struct sockaddr_storage *addr);
 void upstream_conn_failed(struct upstream_conn *conn, enum upstream_failure why, const char *text);
 void upstream_conn_take(struct upstream_conn *conn); /* out of the idle ones */
+/* Has the peer neither closed nor said anything?  The loop knows, if it has waited since. */
 bool upstream_conn_is_usable(struct upstream_conn *conn);
+static inline bool upstream_conn_is_watched(const struct upstream_conn *conn)
+{
+        return loop_has_waited_since(conn->up->loop, conn->kept_turn);
+}
 void upstream_conn_serve(struct upstream_conn *conn, struct upstream_call *call);
 void upstream_conn_abandon(struct upstream_conn *conn);
 void upstream_conn_close(struct upstream_conn *conn);
