@@ -175,31 +175,29 @@ static void on_timeout(struct deadline *d)
 
 /* -- the head ----------------------------------------------------------------------------------- */
 
-static struct span copy(struct request *r, struct span s)
+/* The same bytes in a copy; what points elsewhere is a constant. */
+static struct span moved(struct span s, struct span from, const uint8_t *to)
 {
-        size_t at = r->head.n;
-        (void)buf_append_span(&r->head, s); /* reserved before */
-        return span_of(r->head.p + at, s.n);
+        uintptr_t at = (uintptr_t)s.p - (uintptr_t)from.p;
+        return at < from.n ? span_of(to + at, s.n) : s;
 }
 
 /* The head's spans die with the exchange; the request may live longer. */
 static bool copy_head(struct request *r, const struct http1_head *head)
 {
-        size_t total = strlen(r->ex->peer) + 1 + head->method.n + head->target.n +
-                       head->path.n + head->authority.n;
-        for (size_t i = 0; i < head->header_count; i++)
-                total += head->headers[i].name.n + head->headers[i].value.n;
+        const struct span peer = span_of(r->ex->peer, strlen(r->ex->peer) + 1);
+        const struct span pieces[2] = {peer, head->raw};
         r->headers = malloc((head->header_count + 1) * sizeof *r->headers);
-        if (!r->headers || buf_reserve(&r->head, total) != BUF_OK)
+        if (!r->headers || buf_append_spans(&r->head, pieces, 2) != BUF_OK)
                 return false;
-        (void)copy(r, span_of(r->ex->peer, strlen(r->ex->peer) + 1));
-        r->method = copy(r, head->method);
-        r->target = copy(r, head->target);
-        r->path = copy(r, head->path);
-        r->host = copy(r, head->authority);
+        const uint8_t *to = r->head.p + peer.n;
+        r->method = moved(head->method, head->raw, to);
+        r->target = moved(head->target, head->raw, to);
+        r->path = moved(head->path, head->raw, to);
+        r->host = moved(head->authority, head->raw, to);
         for (size_t i = 0; i < head->header_count; i++) {
-                r->headers[i].name = copy(r, head->headers[i].name);
-                r->headers[i].value = copy(r, head->headers[i].value);
+                r->headers[i].name = moved(head->headers[i].name, head->raw, to);
+                r->headers[i].value = moved(head->headers[i].value, head->raw, to);
         }
         r->header_count = head->header_count;
         return true;

@@ -87,6 +87,14 @@ static void answer_add(struct answer *a, const char *name, struct span value)
                 a->hs[a->n++] = (struct http_header){span_str(name), value};
 }
 
+/* Not by assigning a whole struct: its fields are many, and few are used. */
+static void answer_init(struct answer *a, struct span reason)
+{
+        a->n = 0;
+        a->reason = reason;
+        a->cors = false;
+}
+
 /* Fields in their stored form; `:reason` is the status line's. */
 static bool answer_decode(struct answer *a, struct span blob)
 {
@@ -122,7 +130,8 @@ static void answer_whole(struct request *r, struct answer *a, int status, struct
 void answer_replay(struct request *r, int status, bool tombstone, struct span headers,
                    struct span body)
 {
-        struct answer a = {.reason = span_str(http1_reason(status))};
+        struct answer a;
+        answer_init(&a, span_str(http1_reason(status)));
         r->status = status;
         if (!answer_decode(&a, headers)) {
                 answer_refusal(r, 500, "The kept reply cannot be read",
@@ -142,7 +151,7 @@ void answer_replay(struct request *r, int status, bool tombstone, struct span he
 
 static bool answer_of_upstream(struct request *r, struct answer *a)
 {
-        *a = (struct answer){.reason = span_str(r->reason)};
+        answer_init(a, span_str(r->reason));
         if (!answer_decode(a, buf_span(&r->reply_headers)) ||
             !answer_decode(a, buf_span(&r->extra_headers)))
                 return false;

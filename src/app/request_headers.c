@@ -12,9 +12,12 @@
  * requests that are not claimed, fields of the standard name are forwarded as they are.) */
 static bool is_ours(const struct request *r, struct span name)
 {
+        static const char letters[] = "isxfvce"; /* that these begin with */
         static const char *const always[] = {"Idempotency-Fence", "Semel-Key", "X-Forwarded-For",
                                              "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
                                              "Via", "Content-Length", "Expect", NULL};
+        if (!memchr(letters, name.p[0] | 0x20, sizeof letters - 1))
+                return false;
         for (const char *const *n = always; *n; n++)
                 if (header_name_eq(name, span_str(*n)))
                         return true;
@@ -38,20 +41,29 @@ static void add(struct list *l, const char *name, struct span value)
         l->out[l->n++] = (struct http_header){span_str(name), value};
 }
 
+static struct span join(struct list *l, const struct span *pieces, size_t count)
+{
+        char *begin = l->scratch;
+        for (size_t i = 0; i < count; i++) {
+                if (pieces[i].n > l->scratch_left) {
+                        l->full = true;
+                        return span_of(NULL, 0);
+                }
+                if (pieces[i].n > 0)
+                        memcpy(l->scratch, pieces[i].p, pieces[i].n);
+                l->scratch += pieces[i].n;
+                l->scratch_left -= pieces[i].n;
+        }
+        return span_of(begin, (size_t)(l->scratch - begin));
+}
+
 /* A value that is made: "earlier, ours". */
 static void add_joined(struct list *l, const char *name, const struct http_header *earlier,
-                       const char *ours)
+                       struct span ours)
 {
-        int n = earlier ? snprintf(l->scratch, l->scratch_left, "%.*s, %s", (int)earlier->value.n,
-                                   (const char *)earlier->value.p, ours)
-                        : snprintf(l->scratch, l->scratch_left, "%s", ours);
-        if (n < 0 || (size_t)n >= l->scratch_left) {
-                l->full = true;
-                return;
-        }
-        add(l, name, span_of(l->scratch, (size_t)n));
-        l->scratch += n + 1;
-        l->scratch_left -= (size_t)n + 1;
+        const struct span pieces[] = {earlier ? earlier->value : span_of(NULL, 0),
+                                      span_str(earlier ? ", " : ""), ours};
+        add(l, name, join(l, pieces, 3));
 }
 
 static const char *peer_of(const struct request *r)
@@ -64,19 +76,18 @@ static void add_forwarded(struct list *l, const struct request *r)
 {
         const struct http_header *hs = r->headers;
         size_t n = r->header_count;
-        const char *peer = peer_of(r);
-        char forwarded[128];
-        bool v6 = strchr(peer, ':') != NULL;
-        (void)snprintf(forwarded, sizeof forwarded, v6 ? "for=\"[%s]\";proto=http" : "for=%s;proto=http",
-                       peer);
+        const struct span peer = span_str(peer_of(r));
+        bool v6 = memchr(peer.p, ':', peer.n) != NULL;
+        const struct span forwarded[] = {span_str(v6 ? "for=\"[" : "for="), peer,
+                                         span_str(v6 ? "]\";proto=http" : ";proto=http")};
         add_joined(l, "X-Forwarded-For", header_find(hs, n, "X-Forwarded-For"), peer);
         const struct http_header *proto = header_find(hs, n, "X-Forwarded-Proto");
         add(l, "X-Forwarded-Proto", proto ? proto->value : span_str("http"));
         const struct http_header *host = header_find(hs, n, "X-Forwarded-Host");
         if (host || r->host.n > 0)
                 add(l, "X-Forwarded-Host", host ? host->value : r->host);
-        add_joined(l, "Forwarded", header_find(hs, n, "Forwarded"), forwarded);
-        add_joined(l, "Via", header_find(hs, n, "Via"), "1.1 semel");
+        add_joined(l, "Forwarded", header_find(hs, n, "Forwarded"), join(l, forwarded, 3));
+        add_joined(l, "Via", header_find(hs, n, "Via"), span_str("1.1 semel"));
 }
 
 /* The key and the fence.  The standard name only where the upstream dedupes: an HTTP client or proxy
@@ -89,16 +100,20 @@ static void add_key(struct list *l, const struct request *r)
         bool dedupes = r->policy->dedupes == UPSTREAM_IDEMPOTENT;
         add(l, dedupes ? "Idempotency-Key" : "Semel-Key", span_of(r->key.text, r->key.n));
         (void)snprintf(token, sizeof token, "%lld", (long long)r->token);
-        add_joined(l, "Idempotency-Fence", NULL, token);
+        add_joined(l, "Idempotency-Fence", NULL, span_str(token));
 }
 
 size_t headers_to_upstream(const struct request *r, struct http_header *out, char *scratch,
                            size_t scratch_size)
 {
         struct list l = {.out = out, .scratch = scratch, .scratch_left = scratch_size};
+        /* What is said of single hops begins with the first Connection field, if there is one. */
+        const struct http_header *end = r->headers + r->header_count;
+        const struct http_header *hop = header_find(r->headers, r->header_count, "Connection");
+        size_t hops = hop ? (size_t)(end - hop) : 0;
         for (size_t i = 0; i < r->header_count && !l.full; i++) {
                 const struct http_header *h = &r->headers[i];
-                if (is_ours(r, h->name) || header_is_hop_by_hop(r->headers, r->header_count, h->name))
+                if (is_ours(r, h->name) || header_is_hop_by_hop(hop, hops, h->name))
                         continue;
                 if (l.n >= REQUEST_HEADERS_MAX)
                         l.full = true;
@@ -116,12 +131,14 @@ int headers_from_upstream(struct request *r, const struct http1_head *head)
         int rc = BUF_OK;
         buf_clear(&r->reply_headers);
         buf_clear(&r->extra_headers);
+        const struct http_header *hop = header_find(hs, head->header_count, "Connection");
+        size_t hops = hop ? (size_t)(hs + head->header_count - hop) : 0;
         for (size_t i = 0; i < head->header_count && rc == BUF_OK; i++) {
                 const struct http_header *h = &hs[i];
-                if (header_is_hop_by_hop(hs, head->header_count, h->name) ||
-                    header_is(h, "Content-Length") || header_is(h, "Idempotency-Outcome"))
+                bool kept = header_may_be_stored(hop, hops, h->name);
+                if (!kept && (header_is_hop_by_hop(hop, hops, h->name) ||
+                              header_is(h, "Content-Length") || header_is(h, "Idempotency-Outcome")))
                         continue;
-                bool kept = header_may_be_stored(hs, head->header_count, h->name);
                 rc = reply_encode_header(kept ? &r->reply_headers : &r->extra_headers, h->name,
                                          h->value);
         }

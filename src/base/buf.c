@@ -53,6 +53,34 @@ int buf_reserve(struct buf *b, size_t n)
         return grow(b, b->n + n);
 }
 
+int buf_append_spans(struct buf *b, const struct span *pieces, size_t count)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < count; i++)
+                n += pieces[i].n;
+        int rc = buf_reserve(b, n);
+        if (rc < 0)
+                return rc;
+        uint8_t *at = b->p + b->n;
+        for (size_t i = 0; i < count; i++) {
+                if (pieces[i].n > 0)
+                        memcpy(at, pieces[i].p, pieces[i].n);
+                at += pieces[i].n;
+        }
+        b->n += n;
+        return BUF_OK;
+}
+
+int buf_append_uint(struct buf *b, uint64_t v)
+{
+        char digits[20];
+        size_t at = sizeof digits;
+        do
+                digits[--at] = (char)('0' + v % 10);
+        while ((v /= 10) > 0);
+        return buf_append(b, digits + at, sizeof digits - at);
+}
+
 int buf_append(struct buf *b, const void *p, size_t n)
 {
         int rc = buf_reserve(b, n);

@@ -37,8 +37,11 @@ int buf_reserve(struct buf *b, size_t n);
 
 int buf_append(struct buf *b, const void *p, size_t n);
 int buf_append_span(struct buf *b, struct span s);
+/* All of them, or none. */
+int buf_append_spans(struct buf *b, const struct span *pieces, size_t count);
 int buf_append_byte(struct buf *b, uint8_t c);
 int buf_append_str(struct buf *b, const char *s);
+int buf_append_uint(struct buf *b, uint64_t v); /* in decimal */
 
 /* printf into the buf. */
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -30,7 +30,8 @@ enum http1_target {
 
 /* A head.  Its spans point into the parser's buffer. */
 struct http1_head {
-        int version; /* 10 or 11 */
+        struct span raw; /* its bytes in that buffer, for who wants to copy all of it */
+        int version;     /* 10 or 11 */
 
         /* requests */
         struct span method;

@@ -83,6 +83,7 @@ static void advance(struct span *in, size_t n)
 
 static enum http1_event head_over(struct http1_parser *p)
 {
+        p->head.raw = span_of(p->buf, p->buf_n);
         enum http1_error error = p->side == HTTP1_REQUESTS
                                          ? http1_request_done(&p->head)
                                          : http1_reply_done(&p->head, p->head_request);

@@ -5,7 +5,6 @@
 #include "core/http1_write.h"
 
 #include <assert.h>
-#include <inttypes.h>
 
 enum state { HEAD, BODY, PIECE, OVER };
 
@@ -55,10 +54,9 @@ void http1_write_request(struct http1_writer *w, struct buf *out, int version, s
                 fail(w, HTTP1_REFUSED);
                 return;
         }
-        append(w, method);
-        append_str(w, " ");
-        append(w, target);
-        append_str(w, version == 11 ? " HTTP/1.1\r\n" : " HTTP/1.0\r\n");
+        const struct span line[] = {method, span_str(" "), target,
+                                    span_str(version == 11 ? " HTTP/1.1\r\n" : " HTTP/1.0\r\n")};
+        check(w, buf_append_spans(out, line, 4));
 }
 
 void http1_write_reply(struct http1_writer *w, struct buf *out, int version, int status,
@@ -69,9 +67,11 @@ void http1_write_reply(struct http1_writer *w, struct buf *out, int version, int
                 fail(w, HTTP1_REFUSED);
                 return;
         }
-        check(w, buf_printf(out, "HTTP/1.%d %d ", version - 10, status));
-        append(w, reason);
-        append_str(w, "\r\n");
+        const char digits[] = {(char)('0' + status / 100), (char)('0' + status / 10 % 10),
+                               (char)('0' + status % 10), ' '};
+        const struct span line[] = {span_str(version == 11 ? "HTTP/1.1 " : "HTTP/1.0 "),
+                                    span_of(digits, sizeof digits), reason, span_str("\r\n")};
+        check(w, buf_append_spans(out, line, 4));
 }
 
 void http1_write_header(struct http1_writer *w, struct span name, struct span value)
@@ -83,11 +83,8 @@ void http1_write_header(struct http1_writer *w, struct span name, struct span va
                 fail(w, HTTP1_REFUSED);
                 return;
         }
-        check(w, buf_reserve(w->out, name.n + value.n + 4));
-        append(w, name);
-        append(w, span_of(": ", 2));
-        append(w, value);
-        append(w, span_of("\r\n", 2));
+        const struct span line[] = {name, span_of(": ", 2), value, span_of("\r\n", 2)};
+        check(w, buf_append_spans(w->out, line, 4));
 }
 
 static void end_head(struct http1_writer *w)
@@ -100,8 +97,10 @@ static void end_head(struct http1_writer *w)
 static void write_length(struct http1_writer *w, uint64_t n)
 {
         assert(w->state == HEAD);
+        append_str(w, "Content-Length: ");
         if (w->rc == BUF_OK)
-                check(w, buf_printf(w->out, "Content-Length: %" PRIu64 "\r\n", n));
+                check(w, buf_append_uint(w->out, n));
+        append_str(w, "\r\n");
         end_head(w);
 }
 

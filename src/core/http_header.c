@@ -19,18 +19,6 @@ bool header_name_eq(struct span a, struct span b)
         return true;
 }
 
-/* The first letter tells most names apart before anything is measured. */
-static bool name_is(struct span name, const char *want)
-{
-        return name.n > 0 && lower(name.p[0]) == lower((uint8_t)want[0]) &&
-               header_name_eq(name, span_str(want));
-}
-
-bool header_is(const struct http_header *h, const char *name)
-{
-        return name_is(h->name, name);
-}
-
 const struct http_header *header_find(const struct http_header *hs, size_t n, const char *name)
 {
         for (size_t i = 0; i < n; i++)
@@ -71,20 +59,31 @@ bool header_token_next(struct span *rest, struct span *ret_token)
         return false;
 }
 
-static bool in_list(struct span name, const char *const *list)
+/* A set of names, and the letters that they begin with: most names are told by theirs. */
+struct names {
+        uint32_t letters;
+        const char *const *names;
+};
+#define LETTER(c) (UINT32_C(1) << ((c) & 31))
+
+static bool in_names(struct span name, const struct names *set)
 {
-        for (; *list; list++)
-                if (name_is(name, *list))
+        if (name.n == 0 || !(set->letters & LETTER(name.p[0])))
+                return false;
+        for (const char *const *n = set->names; *n; n++)
+                if (header_name_is(name, *n))
                         return true;
         return false;
 }
 
 bool header_is_hop_by_hop(const struct http_header *hs, size_t n, struct span name)
 {
-        static const char *const always[] = {"Connection", "Keep-Alive", "Proxy-Connection", "TE",
-                                             "Trailer", "Transfer-Encoding", "Upgrade",
-                                             "Proxy-Authenticate", "Proxy-Authorization", NULL};
-        if (in_list(name, always))
+        static const char *const list[] = {"Connection", "Keep-Alive", "Proxy-Connection", "TE",
+                                           "Trailer", "Transfer-Encoding", "Upgrade",
+                                           "Proxy-Authenticate", "Proxy-Authorization", NULL};
+        static const struct names always = {
+                LETTER('c') | LETTER('k') | LETTER('p') | LETTER('t') | LETTER('u'), list};
+        if (in_names(name, &always))
                 return true;
         for (size_t i = 0; i < n; i++) {
                 struct span rest = hs[i].value, token;
@@ -99,9 +98,12 @@ bool header_is_hop_by_hop(const struct http_header *hs, size_t n, struct span na
 
 bool header_may_be_stored(const struct http_header *hs, size_t n, struct span name)
 {
-        static const char *const never[] = {"Content-Length", "Set-Cookie", "Set-Cookie2",
-                                            "WWW-Authenticate", "Proxy-Authentication-Info",
-                                            "Authentication-Info", "Clear-Site-Data",
-                                            "Idempotency-Outcome", "Idempotent-Replayed", NULL};
-        return !in_list(name, never) && !header_is_hop_by_hop(hs, n, name);
+        static const char *const list[] = {"Content-Length", "Set-Cookie", "Set-Cookie2",
+                                           "WWW-Authenticate", "Proxy-Authentication-Info",
+                                           "Authentication-Info", "Clear-Site-Data",
+                                           "Idempotency-Outcome", "Idempotent-Replayed", NULL};
+        static const struct names never = {
+                LETTER('a') | LETTER('c') | LETTER('i') | LETTER('p') | LETTER('s') | LETTER('w'),
+                list};
+        return !in_names(name, &never) && !header_is_hop_by_hop(hs, n, name);
 }

@@ -16,7 +16,18 @@ struct http_header {
 
 /* ASCII, without locale. */
 bool header_name_eq(struct span a, struct span b);
-bool header_is(const struct http_header *h, const char *name);
+
+/* The first letter tells most names apart before anything is measured. */
+static inline bool header_name_is(struct span name, const char *want)
+{
+        return name.n > 0 && ((name.p[0] ^ (uint8_t)want[0]) & ~0x20) == 0 &&
+               header_name_eq(name, span_str(want));
+}
+
+static inline bool header_is(const struct http_header *h, const char *name)
+{
+        return header_name_is(h->name, name);
+}
 
 /* The first field of that name, or NULL. */
 const struct http_header *header_find(const struct http_header *hs, size_t n, const char *name);
