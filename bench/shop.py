@@ -4,12 +4,14 @@ transaction on the same server: claim, product, completion.  (The shop also send
 the limits of its wait; the second yardstick has them too.)  They take turns, since a shared machine
 changes by the minute, and the ratio is that of the medians."""
 import json
+import os
 import pathlib
 import re
 import statistics
 import subprocess
 
 SELLER = '01890000-0000-7000-8000-00000000ada0'
+BODY = ('{"name":"Widget","price_minor_units":999,"currency":"EUR","seller_id":"' + SELLER + '"}')
 ROUNDS = 5
 
 
@@ -65,8 +67,9 @@ def part_shop(report, seconds, build, server, pgbench, sql_dir):
     try:
         server.sql(db, f"INSERT INTO shop_seller VALUES ('{SELLER}', 'Ada', 0, 0)")
         rates = {'shop': [], 'same': [], 'all': []}
-        for _ in range(ROUNDS):
-            out = subprocess.run([build / 'bench/http_rate', port, '64', str(int(seconds)), SELLER],
+        for n in range(ROUNDS):
+            out = subprocess.run([build / 'bench/http_load', port, '64', str(int(seconds)),
+                                  f'seq:bench-{os.getpid()}-{n}', '0', '/api/v1/products', BODY],
                                  check=True, capture_output=True, text=True).stdout
             rates['shop'].append(json.loads(out)['per_s'])
             rates['same'].append(pgbench(server, db, script(sql_dir, False), 64, seconds))
