@@ -9,7 +9,7 @@
 #include "app/secret_file.h"
 #include "base/err.h"
 
-enum { ADMIN_CONNECTIONS_MAX = 64, ADMIN_REPLY_BYTES_MAX = 1024 * 1024 };
+enum { ADMIN_CONNECTIONS_MAX = 16, ADMIN_REPLY_BYTES_MAX = 1024 * 1024 };
 #define ADMIN_TIMEOUT_US (10 * SECOND)
 
 struct admin {

@@ -7,10 +7,12 @@
  */
 #include "app/gateway.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "app/admin.h"
@@ -18,8 +20,13 @@
 #include "app/worker.h"
 #include "base/err.h"
 #include "sys/clock.h"
+#include "sys/notify.h"
 
-enum { WORKERS_MAX = 64, EXIT_DRAINED = 0, EXIT_USAGE = 64, EXIT_STORE = 69, EXIT_CUT = 75 };
+enum { WORKERS_MAX = 64, EXIT_DRAINED = 0, EXIT_USAGE = 64, EXIT_STORE = 69, EXIT_CUT = 75,
+       LARGE_BYTES = 256 * 1024,
+       /* the standard ones, the main loop's, the admin listener with its clients; a worker's loop,
+        * listener and store */
+       OWN_DESCRIPTORS = 24, WORKER_DESCRIPTORS = 16 };
 #define WATCH_US (20 * MS) /* how often the main thread looks whether the workers have ended */
 
 struct main_thread {
@@ -28,7 +35,9 @@ struct main_thread {
         void (*say)(const char *line);
         struct loop *loop;
         struct deadline_list *deadlines;
-        struct timer *timer;
+        struct timer *timer, *watchdog;
+        int64_t watchdog_us; /* 0: nobody watches */
+        uint64_t beats[WORKERS_MAX];
         struct admin *admin;
         struct worker *workers[WORKERS_MAX];
         int worker_count;
@@ -91,6 +100,22 @@ static void on_timer(void *arg)
                 timer_start(m->timer, WATCH_US);
 }
 
+/* A service manager's watchdog is fed while every worker's loop turns. */
+static void on_watchdog(void *arg)
+{
+        struct main_thread *m = arg;
+        bool alive = true;
+        for (int i = 0; i < m->worker_count; i++) {
+                uint64_t beat = atomic_load(&m->workers[i]->ended) ? m->beats[i] + 1
+                                                                   : worker_beat(m->workers[i]);
+                alive &= beat != m->beats[i] || beat == 0;
+                m->beats[i] = beat;
+        }
+        if (alive)
+                notify_manager("WATCHDOG=1");
+        timer_start(m->watchdog, m->watchdog_us);
+}
+
 static void on_signal(void *arg, int signo)
 {
         struct main_thread *m = arg;
@@ -102,6 +127,7 @@ static void on_signal(void *arg, int signo)
         if (m->deadline_us == 0)
                 m->deadline_us = 1;
         atomic_store(&m->gw.draining, true);
+        notify_manager("STOPPING=1");
         say(m, "draining: what runs is finished within %lld s",
             (long long)(m->config->shutdown_deadline_us / SECOND));
         int64_t delay_us = m->config->drain_delay_us < m->config->shutdown_deadline_us
@@ -148,7 +174,8 @@ static semel_code open_loop(struct main_thread *m, semel_error *err)
                 return SEMEL_ERR_INTERNAL;
         m->deadlines = deadline_list_new(m->loop);
         m->timer = timer_new(m->loop, on_timer, m);
-        if (!m->deadlines || !m->timer)
+        m->watchdog = timer_new(m->loop, on_watchdog, m);
+        if (!m->deadlines || !m->timer || !m->watchdog)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the gateway");
         for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
                 semel_code code = loop_on_signal(m->loop, signals[i], on_signal, m, err);
@@ -194,6 +221,7 @@ static int close_all(struct main_thread *m)
         for (int i = 0; i < m->worker_count; i++)
                 worker_free(m->workers[i]);
         timer_free(m->timer);
+        timer_free(m->watchdog);
         if (m->loop)
                 loop_settle(m->loop);
         deadline_list_free(m->deadlines);
@@ -217,6 +245,43 @@ static void say_where(struct main_thread *m)
                 say(m, "admin on port %u", admin_port(m->admin));
 }
 
+/* A connection is a descriptor: take what the system allows, whatever the shell's habit, and take no
+ * more clients than fit.  A loop that has run out of descriptors can do nothing but fail to accept. */
+static void fit_descriptors(struct main_thread *m)
+{
+        const struct gateway_config *c = m->config;
+        struct rlimit limit;
+        m->gw.connections_max = c->connections_max;
+        m->gw.upstream_connections_max = c->upstream_connections_max;
+        if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+                return;
+        rlim_t hard = limit.rlim_max;
+        if (limit.rlim_cur < hard) {
+                limit.rlim_cur = hard;
+                if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+                        (void)getrlimit(RLIMIT_NOFILE, &limit);
+        }
+        if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT32_MAX)
+                return;
+        int64_t own = OWN_DESCRIPTORS + c->workers * WORKER_DESCRIPTORS;
+        int64_t free_fds = (int64_t)limit.rlim_cur - own;
+        if (free_fds < 2 * c->workers)
+                free_fds = 2 * c->workers; /* it will fail, and say of what */
+        int64_t up = c->workers * c->upstream_connections_max;
+        if (up > free_fds / 2)
+                up = free_fds / 2;
+        if (c->connections_max <= free_fds - up)
+                up = free_fds - c->connections_max; /* as many as fit, up to the setting */
+        else
+                m->gw.connections_max = free_fds - up;
+        if (up / c->workers < c->upstream_connections_max)
+                m->gw.upstream_connections_max = up / c->workers;
+        if (m->gw.connections_max < c->connections_max)
+                say(m, "%lld descriptors allow %lld client connections, not %lld (ulimit -n)",
+                    (long long)limit.rlim_cur, (long long)m->gw.connections_max,
+                    (long long)c->connections_max);
+}
+
 int gateway_run(const struct gateway_config *config, const char *store_url,
                 void (*say_line)(const char *line), semel_error *err)
 {
@@ -229,6 +294,10 @@ int gateway_run(const struct gateway_config *config, const char *store_url,
         m->say = say_line;
         m->gw.config = config;
         m->gw.store_url = store_url;
+        fit_descriptors(m);
+        /* Large bodies come from the system and go back to it: otherwise the limit rises with the first
+         * one that is freed, and what an attack left in the heap stays there. */
+        (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
         (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error code, not an end */
 
         semel_code code = open_gateway(m, err);
@@ -238,6 +307,10 @@ int gateway_run(const struct gateway_config *config, const char *store_url,
                 code = open_workers(m, err);
         if (code == SEMEL_OK) {
                 say_where(m);
+                m->watchdog_us = notify_watchdog_us() / 2;
+                if (m->watchdog_us > 0)
+                        timer_start(m->watchdog, 0);
+                notify_manager("READY=1");
                 loop_run(m->loop);
         }
         int rc = close_all(m);

@@ -34,7 +34,6 @@ static struct request *request_new(struct worker *w, struct http_exchange *ex)
                 r->next->prev = r;
         w->requests = r;
         w->request_count++;
-        atomic_store(&w->connections, (int_fast64_t)http_server_connections(w->server));
         atomic_fetch_add(&w->gw->metrics.requests, 1);
         return r;
 }
@@ -262,8 +261,7 @@ static bool read_principal(struct request *r)
         return false;
 }
 
-/* Count bytes that will be held; false: the budget of the process is used up. */
-static bool budget(struct request *r, size_t n)
+bool request_budget(struct request *r, size_t n)
 {
         struct gateway *gw = r->w->gw;
         int_fast64_t before = atomic_fetch_add(&gw->buffered_bytes, (int_fast64_t)n);
@@ -316,6 +314,21 @@ static void begin_read(struct request *r, const struct http1_head *head)
         http_exchange_continue(r->ex);
 }
 
+/* h2c is an offer, not a wish: Java's HttpClient makes it with every first request, and is
+ * content with HTTP/1.1. */
+static bool upgrade_may_be_ignored(const struct http1_head *head)
+{
+        for (size_t i = 0; i < head->header_count; i++) {
+                struct span rest = head->headers[i].value, token;
+                if (!header_is(&head->headers[i], "Upgrade"))
+                        continue;
+                while (header_token_next(&rest, &token))
+                        if (!header_name_eq(token, span_str("h2c")))
+                                return false;
+        }
+        return true;
+}
+
 static void route(struct request *r, const struct http1_head *head)
 {
         r->policy = gateway_config_match(r->w->gw->config, r->method, r->path, &r->route);
@@ -324,7 +337,7 @@ static void route(struct request *r, const struct http1_head *head)
                 answer_refusal(r, 501, "Not Implemented", "CONNECT is not served here");
                 return;
         }
-        if (head->upgrade) {
+        if (head->upgrade && !upgrade_may_be_ignored(head)) {
                 request_set_outcome(r, OUTCOME_REJECTED);
                 answer_refusal(r, 501, "Not Implemented",
                                "Upgrade is not served here: connect to the service itself");
@@ -377,7 +390,7 @@ static void on_body(void *arg, struct http_exchange *ex, struct span piece)
         request_enter(r);
         if (r->stage == REQUEST_PASS) {
                 request_pass_body(r, piece);
-        } else if (!budget(r, piece.n)) {
+        } else if (!request_budget(r, piece.n)) {
                 request_set_outcome(r, OUTCOME_OVERLOADED);
                 answer_problem(r, PROBLEM_OVERLOADED, "", 1);
         } else if (buf_append_span(&r->body, piece) != BUF_OK) {
@@ -439,7 +452,8 @@ static void on_gone(void *arg, struct http_exchange *ex)
         case REQUEST_PASS:
                 request_pass_gone(r);
                 break;
-        case REQUEST_STREAM: /* it goes on, so that the upstream is not cut in its work */
+        case REQUEST_STREAM: /* it goes on, so that the upstream is not cut in its work; for a while */
+                request_timeout_in(r, r->policy->upstream_timeout_us);
                 if (r->call_busy)
                         upstream_resume(&r->call);
                 break;
@@ -479,22 +493,53 @@ void request_drain(struct request *r)
         request_leave(r);
 }
 
+/* The client hears nothing any more. */
+static void abandon_client(struct request *r)
+{
+        struct http_exchange *ex = r->ex;
+        r->ex = NULL;
+        r->client_was_lost = true;
+        if (ex)
+                http_exchange_abort(ex);
+}
+
 void request_cut(struct request *r)
 {
         request_enter(r);
-        if (r->call_busy) {
-                upstream_call_cancel(&r->call);
-                r->call_busy = false;
-        }
-        if (r->ex) {
-                struct http_exchange *ex = r->ex;
-                r->ex = NULL;
-                r->client_was_lost = true;
-                http_exchange_abort(ex);
-        }
-        /* What was sent and did not finish is left to its lease: it becomes UNKNOWN, and is never
-         * released.  A claim whose answer is awaited is released by it; a record is awaited. */
-        if (!r->op_busy)
+        switch (r->stage) {
+        case REQUEST_UPSTREAM:
+        case REQUEST_STREAM:
+                request_upstream_cut(r);
+                break;
+        case REQUEST_WAIT:
+                if (r->holding) {
+                        request_upstream_cut(r);
+                        break;
+                }
+                abandon_client(r);
                 r->stage = REQUEST_OVER;
+                break;
+        case REQUEST_RECORD:
+                if (r->call_busy)
+                        request_upstream_cut(r);
+                else if (!r->op_busy)
+                        request_record_again(r);
+                break;
+        case REQUEST_CLAIM: /* its answer releases it */
+                abandon_client(r);
+                break;
+        case REQUEST_PASS:
+                if (r->call_busy)
+                        upstream_call_cancel(&r->call);
+                r->call_busy = false;
+                abandon_client(r);
+                r->stage = REQUEST_OVER;
+                break;
+        case REQUEST_READ:
+        case REQUEST_OVER:
+                abandon_client(r);
+                r->stage = REQUEST_OVER;
+                break;
+        }
         request_leave(r);
 }

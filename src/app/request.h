@@ -44,7 +44,7 @@ enum request_tell {
         TELL_NOTHING,
 };
 
-enum { REQUEST_HEADERS_MAX = LIMIT_HTTP_HEADERS + 8, REQUEST_SCRATCH_BYTES = 2048 };
+enum { REQUEST_HEADERS_MAX = LIMIT_HTTP_HEADERS + 8, REQUEST_SCRATCH_BYTES = LIMIT_HTTP_HEAD_BYTES + 1024 };
 
 struct request {
         struct worker *w;
@@ -88,6 +88,8 @@ struct request {
         /* the upstream */
         struct upstream_call call;
         bool call_busy;
+        bool maybe_executed;  /* an earlier ask was answered with "still running" */
+        size_t body_sent;
         int64_t ask_until_us; /* the upstream has until then, asked once or more */
         int64_t reply_length; /* of the reply's body, or HTTP_REPLY_STREAM */
         int status;
@@ -121,6 +123,8 @@ void request_set_outcome(struct request *r, enum outcome outcome);
 void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op));
 /* The timeout of the stage the request is in. */
 void request_timeout_in(struct request *r, int64_t us);
+/* Count bytes that will be held; false: the budget of the process is used up. */
+bool request_budget(struct request *r, size_t n);
 /* Shutdown: nothing waits any longer; at the cut everything ends. */
 void request_drain(struct request *r);
 void request_cut(struct request *r);
@@ -136,6 +140,8 @@ void request_unwait(struct request *r);
 
 void request_forward(struct request *r);
 void request_upstream_timeout(struct request *r);
+/* Shutdown: what was not sent is released, what was is marked UNKNOWN. */
+void request_upstream_cut(struct request *r);
 /* Write the end of the claim, then tell. */
 void request_record(struct request *r, enum command_write_kind kind, enum request_tell tell);
 void request_record_again(struct request *r);

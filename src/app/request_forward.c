@@ -6,6 +6,7 @@
 #include "app/request.h"
 #include "sys/clock.h"
 
+enum { PIECE_BYTES = 256 * 1024 };
 enum { RECORD_PAUSE_US = 100 * 1000, AGAIN_FIRST_US = 200 * 1000, AGAIN_MAX_US = 2000 * 1000 };
 #define RECORD_CALL_US (5 * SECOND)
 
@@ -189,13 +190,14 @@ static void call_failed(struct request *r, enum problem_kind problem)
                 r->reply_cut = true;
                 return;
         }
-        if (r->call.sent == 0) {
-                request_set_outcome(r, OUTCOME_REFUSED);
-                r->problem = PROBLEM_UPSTREAM_UNREACHABLE;
+        if (r->call.sent == 0 && !r->maybe_executed) {
+                bool busy = problem == PROBLEM_OVERLOADED;
+                request_set_outcome(r, busy ? OUTCOME_OVERLOADED : OUTCOME_REFUSED);
+                r->problem = busy ? problem : PROBLEM_UPSTREAM_UNREACHABLE;
                 conclude(r, COMMAND_RELEASE_NOT_EXECUTED, TELL_PROBLEM);
         } else {
                 request_set_outcome(r, OUTCOME_LEFT_UNKNOWN);
-                r->problem = problem;
+                r->problem = problem == PROBLEM_OVERLOADED ? PROBLEM_UPSTREAM_UNKNOWN : problem;
                 conclude(r, COMMAND_MARK_UNKNOWN, TELL_PROBLEM);
         }
 }
@@ -206,6 +208,7 @@ static void ask_again(struct request *r)
         int64_t now_us = loop_now_us(r->w->loop);
         int64_t pause_us = r->pause_us ? r->pause_us : AGAIN_FIRST_US;
         r->pause_us = pause_us * 2 < AGAIN_MAX_US ? pause_us * 2 : AGAIN_MAX_US;
+        r->maybe_executed = true;
         buf_clear(&r->reply_body);
         if (now_us + pause_us >= r->ask_until_us || atomic_load(&r->w->gw->draining) || !r->ex) {
                 request_set_outcome(r, OUTCOME_IN_FLIGHT);
@@ -264,6 +267,21 @@ static void begin_streaming(struct request *r)
 
 /* -- events of the upstream -------------------------------------------------------------------------- */
 
+/* As much of the body as the upstream takes; the rest at `drained`. */
+static void send_body(struct request *r)
+{
+        while (r->body_sent < r->body.n && !upstream_is_slow(&r->call)) {
+                size_t n = r->body.n - r->body_sent;
+                if (n > PIECE_BYTES)
+                        n = PIECE_BYTES;
+                if (!upstream_body(&r->call, span_of(r->body.p + r->body_sent, n)))
+                        return; /* `failed` follows */
+                r->body_sent += n;
+        }
+        if (r->body_sent == r->body.n && !r->call.request_done)
+                (void)upstream_end(&r->call);
+}
+
 static void on_ready(struct upstream_call *call)
 {
         struct request *r = call->app;
@@ -286,9 +304,9 @@ static void on_ready(struct upstream_call *call)
                 request_leave(r);
                 return;
         }
-        if (upstream_head(call, r->method, r->path, headers, n, (int64_t)r->body.n) &&
-            upstream_body(call, buf_span(&r->body)))
-                (void)upstream_end(call);
+        r->body_sent = 0;
+        if (upstream_head(call, r->method, r->path, headers, n, (int64_t)r->body.n))
+                send_body(r);
         request_leave(r);
 }
 
@@ -348,7 +366,8 @@ static void on_body(struct upstream_call *call, struct span piece)
         struct request *r = call->app;
         request_enter(r);
         if (r->stage == REQUEST_STREAM) {
-                request_timeout_in(r, r->policy->upstream_timeout_us);
+                if (r->ex) /* without a client it goes on for a while only */
+                        request_timeout_in(r, r->policy->upstream_timeout_us);
                 if (!stream_piece(r, piece)) {
                         upstream_call_cancel(call);
                         r->call_busy = false;
@@ -357,9 +376,11 @@ static void on_body(struct upstream_call *call, struct span piece)
                 request_leave(r);
                 return;
         }
-        /* The last piece that fits is kept; what does not fit turns it into a stream. */
+        /* The last piece that fits is kept; what does not fit, or is more than this process may hold,
+         * turns it into a stream. */
         size_t room = r->reply_body.max - r->reply_body.n;
-        if (piece.n <= room && buf_append_span(&r->reply_body, piece) == BUF_OK) {
+        if (piece.n <= room && request_budget(r, piece.n) &&
+            buf_append_span(&r->reply_body, piece) == BUF_OK) {
                 request_leave(r);
                 return;
         }
@@ -410,15 +431,18 @@ static void on_failed(struct upstream_call *call, enum upstream_failure why, con
 {
         struct request *r = call->app;
         request_enter(r);
-        (void)why;
         (void)text;
-        call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
+        call_failed(r, why == UPSTREAM_BUSY ? PROBLEM_OVERLOADED : PROBLEM_UPSTREAM_UNKNOWN);
         request_leave(r);
 }
 
 static void on_drained(struct upstream_call *call)
 {
-        (void)call; /* the whole request was given at once */
+        struct request *r = call->app;
+        request_enter(r);
+        if (r->call_busy && !call->request_done)
+                send_body(r);
+        request_leave(r);
 }
 
 static const struct upstream_handler forward_handler = {
@@ -436,6 +460,16 @@ void request_upstream_timeout(struct request *r)
 {
         upstream_call_cancel(&r->call);
         call_failed(r, PROBLEM_UPSTREAM_TIMEOUT);
+}
+
+void request_upstream_cut(struct request *r)
+{
+        bool asked = r->call_busy;
+        if (asked)
+                upstream_call_cancel(&r->call);
+        else
+                r->call.sent = 0; /* between two asks */
+        call_failed(r, PROBLEM_UPSTREAM_UNKNOWN);
 }
 
 void request_forward(struct request *r)

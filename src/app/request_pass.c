@@ -70,9 +70,10 @@ static void on_head(struct upstream_call *call, const struct http1_head *head)
 {
         struct request *r = call->app;
         request_enter(r);
-        r->reply_length = head->has_length           ? (int64_t)head->content_length
-                          : head->framing == HTTP1_NONE ? 0
-                                                        : HTTP_REPLY_STREAM;
+        bool none = head->framing == HTTP1_NONE && !span_eq(r->method, span_str("HEAD"));
+        r->reply_length = head->has_length ? (int64_t)head->content_length
+                          : none           ? 0
+                                           : HTTP_REPLY_STREAM; /* HEAD: it was not said */
         if (headers_from_upstream(r, head) == BUF_OK && answer_upstream_head(r, r->reply_length)) {
                 r->streaming = true;
                 request_leave(r);
@@ -121,9 +122,12 @@ static void on_failed(struct upstream_call *call, enum upstream_failure why, con
 {
         struct request *r = call->app;
         request_enter(r);
-        (void)why;
         (void)text;
-        pass_failed(r, call->sent == 0 ? PROBLEM_UPSTREAM_UNREACHABLE : PROBLEM_UPSTREAM_UNKNOWN);
+        if (why == UPSTREAM_BUSY)
+                pass_failed(r, PROBLEM_OVERLOADED);
+        else
+                pass_failed(r, call->sent == 0 ? PROBLEM_UPSTREAM_UNREACHABLE
+                                               : PROBLEM_UPSTREAM_UNKNOWN);
         request_leave(r);
 }
 
@@ -151,6 +155,12 @@ static const struct upstream_handler pass_handler = {
 
 void request_pass(struct request *r)
 {
+        struct gateway *gw = r->w->gw;
+        if (atomic_load(&gw->buffered_bytes) > gw->config->buffered_bytes_max) {
+                r->outcome = OUTCOME_OVERLOADED;
+                answer_problem(r, PROBLEM_OVERLOADED, "", 1);
+                return;
+        }
         r->stage = REQUEST_PASS;
         r->call_busy = true;
         upstream_call_start(r->w->up, &r->call, &pass_handler, r);

@@ -60,6 +60,16 @@ static void end(struct worker *w)
 static void on_phase(void *arg)
 {
         struct worker *w = arg;
+        if (w->phase == WORKER_LAST && w->request_count > 0) {
+                w->phase = WORKER_DRAINING; /* one came along with the last reply */
+                timer_start(w->phase_timer, w->deadline_us - clock_boot_us());
+                return;
+        }
+        if (w->phase == WORKER_LAST && clock_boot_us() < w->deadline_us &&
+            http_server_has_backlog(w->server)) {
+                timer_start(w->phase_timer, LAST_US); /* clients still take their replies */
+                return;
+        }
         if (w->phase == WORKER_LAST || w->phase == WORKER_CUTTING) {
                 end(w); /* CUTTING: the store did not answer either */
                 return;
@@ -76,6 +86,7 @@ static void on_phase(void *arg)
 static void begin_drain(struct worker *w, int64_t deadline_us)
 {
         w->phase = WORKER_DRAINING;
+        w->deadline_us = deadline_us;
         http_server_drain(w->server);
         timer_start(w->phase_timer, deadline_us - clock_boot_us());
         for (struct request *r = w->requests, *next; r; r = next) {
@@ -101,6 +112,7 @@ static void on_wake(void *arg)
         int n = hot_inbox_take(w->gw->hot, &w->inbox, ids);
         if (n != 0)
                 look_again(w, ids, n);
+        atomic_fetch_add(&w->beats, 1);
         int64_t deadline_us = atomic_load(&w->drain_until_us);
         if (deadline_us != 0 && w->phase == WORKER_RUNNING)
                 begin_drain(w, deadline_us);
@@ -110,6 +122,12 @@ void worker_drain(struct worker *w, int64_t deadline_us)
 {
         atomic_store(&w->drain_until_us, deadline_us);
         loop_wake(w->loop);
+}
+
+uint64_t worker_beat(struct worker *w)
+{
+        loop_wake(w->loop);
+        return atomic_load(&w->beats);
 }
 
 /* -- life ------------------------------------------------------------------------------------------ */
@@ -131,9 +149,11 @@ static semel_code open_upstream(struct worker *w, semel_error *err)
 {
         const struct gateway_config *c = w->gw->config;
         struct upstream_config up = {
-                .connections_max = (size_t)c->upstream_connections_max,
-                .waiting_max = (size_t)c->connections_max,
+                .connections_max = (size_t)w->gw->upstream_connections_max,
+                .waiting_max = (size_t)c->upstream_waiting_max,
                 .connect_timeout_us = c->connect_timeout_us,
+                .waiting = &w->gw->metrics.upstream_waiting,
+                .held_bytes = &w->gw->buffered_bytes,
         };
         semel_code code = address_parse_url(c->upstream, &up.address, err);
         if (code != SEMEL_OK)
@@ -147,10 +167,13 @@ static semel_code open_server(struct worker *w, uint16_t port, semel_error *err)
         const struct gateway_config *c = w->gw->config;
         struct http_server_config sc = {
                 .reuse_port = c->workers > 1,
-                .connections_max = (size_t)((c->connections_max + c->workers - 1) / c->workers),
+                .connections_max = (size_t)((w->gw->connections_max + c->workers - 1) /
+                                            c->workers),
                 .idle_timeout_us = c->idle_timeout_us,
                 .head_timeout_us = c->head_timeout_us,
                 .body_timeout_us = c->body_timeout_us,
+                .connections = &w->connections,
+                .held_bytes = &w->gw->buffered_bytes,
         };
         struct http_handler handler = request_handler;
         handler.arg = w;

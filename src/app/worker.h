@@ -20,6 +20,8 @@
 struct gateway {
         const struct gateway_config *config;
         const char *store_url;
+        /* of the settings, as far as there are descriptors for them; the second one of each worker */
+        int64_t connections_max, upstream_connections_max;
         char holder[256];
         uint8_t fingerprint_secret[256];
         size_t fingerprint_secret_n;
@@ -51,6 +53,8 @@ struct worker {
         bool started;
         enum { WORKER_RUNNING, WORKER_DRAINING, WORKER_CUTTING, WORKER_LAST, WORKER_ENDED } phase;
         struct timer *phase_timer;
+        int64_t deadline_us; /* while draining */
+        atomic_uint_fast64_t beats; /* see worker_beat() */
         atomic_int_fast64_t drain_until_us; /* from the main thread; 0: not yet */
         atomic_bool ended, cut;             /* for the main thread */
         atomic_int_fast64_t connections;    /* the same */
@@ -65,6 +69,8 @@ uint16_t worker_port(const struct worker *w);
 
 /* From the main thread: begin to drain now; everything is over at deadline_us. */
 void worker_drain(struct worker *w, int64_t deadline_us);
+/* From the main thread: a number that has risen at the next call, if the worker's loop turns. */
+uint64_t worker_beat(struct worker *w);
 /* Wait for the thread.  NULL is fine. */
 void worker_join(struct worker *w);
 /* Free what is not running.  NULL is fine. */

@@ -37,7 +37,7 @@ struct gateway_config {
         int64_t connections_max, buffered_bytes_max, waiters_max;
         int64_t idle_timeout_us, head_timeout_us, body_timeout_us;
         int64_t connect_timeout_us;
-        int64_t upstream_connections_max;
+        int64_t upstream_connections_max, upstream_waiting_max;
         int64_t drain_delay_us, shutdown_deadline_us;
         struct policy policy; /* of requests that no route is for */
         struct route routes[CONFIG_ROUTES_MAX];

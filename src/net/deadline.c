@@ -46,7 +46,10 @@ static void on_step(void *arg)
         while (due.next != &due) {
                 struct deadline *d = due.next;
                 unlink_one(d);
-                d->fire(d);
+                if (d->at_us > now_us) /* set anew by one that fired before it */
+                        deadline_set(list, d, d->at_us);
+                else
+                        d->fire(d);
         }
         if (!is_empty(list))
                 timer_start(list->timer, DEADLINE_STEP_US);

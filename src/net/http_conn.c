@@ -34,6 +34,8 @@ static void drop_buffers(struct http_conn *conn)
 
 static void deadline_in(struct http_conn *conn, int64_t us)
 {
+        if (conn->sock.broken)
+                us = 0; /* fail_later() stands */
         deadline_set(conn->server->deadlines, &conn->deadline, loop_now_us(conn->server->loop) + us);
 }
 
@@ -75,8 +77,21 @@ static void on_shutdown(uv_shutdown_t *req, int status)
         (void)status;
 }
 
+static void flush(struct http_conn *conn)
+{
+        conn->state = CONN_FLUSH;
+        sock_read_stop(&conn->sock);
+        conn->untaken = sock_untaken(&conn->sock);
+        deadline_in(conn, conn->server->config.body_timeout_us);
+}
+
 static void linger(struct http_conn *conn)
 {
+        if (sock_backlog(&conn->sock) > 0 && !conn->sock.broken) {
+                conn->close_after = true;
+                flush(conn); /* and again when the client has taken it */
+                return;
+        }
         conn->state = CONN_LINGER;
         conn->rest_left = REST_BYTES_MAX;
         drop_buffers(conn);
@@ -111,6 +126,11 @@ static void next_request(struct http_conn *conn)
 {
         if (conn->close_after || conn->peer_done) {
                 linger(conn);
+                return;
+        }
+        /* A client that asks on and takes nothing would pile up replies without end. */
+        if (sock_backlog(&conn->sock) > SOCK_BACKLOG_HIGH) {
+                flush(conn);
                 return;
         }
         http1_restart(&conn->bufs->parser);
@@ -207,7 +227,8 @@ static void on_end(struct http_conn *conn)
                 return;
         }
         conn->state = CONN_ANSWER;
-        deadline_clear(&conn->deadline); /* the handler has its own */
+        if (!conn->sock.broken)
+                deadline_clear(&conn->deadline); /* the handler has its own */
         conn->server->handler.end(conn->server->handler.arg, &conn->ex);
 }
 
@@ -279,7 +300,8 @@ static void feed(struct http_conn *conn, struct span in)
                 if (!feed_one(conn, &in))
                         break;
         conn->in_event = false;
-        if (conn->state == CONN_ANSWER || (conn->state == CONN_BODY && conn->paused))
+        if (conn->state == CONN_ANSWER || (conn->state == CONN_BODY && conn->paused) ||
+            (conn->state == CONN_FLUSH && !conn->close_after))
                 keep_ahead(conn, in);
 }
 
@@ -296,6 +318,7 @@ static void sock_on_read(struct sock *s, struct span bytes)
                         conn->rest_left -= bytes.n;
                 return;
         case CONN_ANSWER:
+        case CONN_FLUSH:
                 keep_ahead(conn, bytes);
                 return;
         case CONN_BODY:
@@ -342,6 +365,13 @@ static void on_deadline(struct deadline *d)
                 }
                 break;
         case CONN_ANSWER: /* armed by a reply that is not taken */
+        case CONN_FLUSH:
+                if (sock_untaken(&conn->sock) < conn->untaken) {
+                        conn->untaken = sock_untaken(&conn->sock); /* slow, but it takes */
+                        deadline_in(conn, conn->server->config.body_timeout_us);
+                        return;
+                }
+                break;
         case CONN_IDLE:
         case CONN_REST:
         case CONN_LINGER:
@@ -356,6 +386,13 @@ static void sock_on_drained(struct sock *s)
         struct http_conn *conn = (struct http_conn *)s;
         if (conn->state == CONN_ANSWER)
                 deadline_clear(&conn->deadline);
+        if (conn->state == CONN_FLUSH) {
+                if (conn->close_after)
+                        linger(conn);
+                else
+                        next_request(conn);
+                return;
+        }
         if (conn->exchange)
                 conn->server->handler.drained(conn->server->handler.arg, &conn->ex);
 }
@@ -395,6 +432,9 @@ struct http_conn *http_conn_new(struct http_server *server)
                 conn->next->prev = conn;
         server->conns = conn;
         server->conn_count++;
+        if (server->config.connections)
+                atomic_fetch_add(server->config.connections, 1);
+        conn->sock.held = server->config.held_bytes;
         return conn;
 }
 
@@ -426,7 +466,7 @@ void http_conn_start(struct http_conn *conn)
 
 void http_conn_drain(struct http_conn *conn)
 {
-        conn->close_after = true;
+        conn->close_after = true; /* also of one that only waits for its reply to be taken */
         if (conn->state == CONN_IDLE)
                 close_now(conn);
 }
@@ -486,8 +526,10 @@ static bool flush_with(struct http_conn *conn, struct span piece, struct span ta
                 fail_later(conn);
                 return false;
         }
-        if (sock_backlog(&conn->sock) > 0 && conn->state != CONN_BODY)
+        if (sock_backlog(&conn->sock) > 0 && conn->state != CONN_BODY) {
+                conn->untaken = sock_untaken(&conn->sock);
                 deadline_in(conn, conn->server->config.body_timeout_us);
+        }
         return true;
 }
 
@@ -505,7 +547,8 @@ static void write_framing(struct http_conn *conn, int status, int64_t length)
 {
         struct http1_writer *w = &conn->writer;
         bool bodiless = conn->head_only || status == 204 || status == 304;
-        if (bodiless && length >= 0 && status != 204)
+        bool unsaid = status == 204 || (status == 304 && length == 0);
+        if (bodiless && length >= 0 && !unsaid)
                 http1_write_length_only(w, (uint64_t)length);
         else if (bodiless)
                 http1_write_no_body(w);

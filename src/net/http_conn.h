@@ -19,7 +19,11 @@
 #include "net/message_buffers.h"
 #include "net/sock.h"
 
-enum conn_state { CONN_IDLE, CONN_HEAD, CONN_BODY, CONN_ANSWER, CONN_REST, CONN_LINGER, CONN_CLOSED };
+enum conn_state {
+        CONN_IDLE, CONN_HEAD, CONN_BODY, CONN_ANSWER, CONN_REST,
+        CONN_FLUSH, /* nothing is read until the client has taken what it was sent */
+        CONN_LINGER, CONN_CLOSED
+};
 
 struct http_conn {
         struct sock sock;
@@ -40,6 +44,7 @@ struct http_conn {
         bool in_event;      /* inside feed(): what arrives is continued there */
         bool continue_sent;
         bool peer_done;     /* end of file was read */
+        size_t untaken;     /* of the reply, when last looked at */
 };
 
 struct http_server {
@@ -55,6 +60,7 @@ struct http_server {
         } listener;
         uint16_t port;
         bool listener_open, listener_closed, draining, freeing;
+        bool away_busy; /* see turn_away() */
         struct http_conn *conns;
         size_t conn_count;
 };

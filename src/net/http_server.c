@@ -36,10 +36,41 @@ void http_server_conn_closed(struct http_server *server, struct http_conn *conn)
         if (conn->next)
                 conn->next->prev = conn->prev;
         server->conn_count--;
+        if (server->config.connections)
+                atomic_fetch_sub(server->config.connections, 1);
         server_free_if_closed(server);
 }
 
 /* -- accepting ----------------------------------------------------------------------------- */
+
+static void on_turned_away(uv_handle_t *handle)
+{
+        struct http_server *server = handle->data;
+        server->away_busy = false;
+}
+
+/* No memory: accept and close, without a byte of the heap.  libuv does not listen any further while
+ * one that it accepted is not taken. */
+static void turn_away(struct http_server *server, uv_stream_t *listener)
+{
+        static _Thread_local union {
+                uv_handle_t handle;
+                uv_stream_t stream;
+                uv_tcp_t tcp;
+                uv_pipe_t pipe;
+        } away;
+        if (server->away_busy)
+                return;
+        int rc = server->config.listen.is_unix
+                         ? uv_pipe_init(loop_uv(server->loop), &away.pipe, 0)
+                         : uv_tcp_init(loop_uv(server->loop), &away.tcp);
+        if (rc != 0)
+                return;
+        away.handle.data = server;
+        server->away_busy = true;
+        (void)uv_accept(listener, &away.stream);
+        uv_close(&away.handle, on_turned_away);
+}
 
 static void on_connection(uv_stream_t *listener, int status)
 {
@@ -47,8 +78,10 @@ static void on_connection(uv_stream_t *listener, int status)
         if (status != 0)
                 return; /* out of descriptors, or the client is gone: nothing to hold on to */
         struct http_conn *conn = http_conn_new(server);
-        if (!conn)
-                return; /* libuv keeps the client waiting in the kernel until the next call */
+        if (!conn) {
+                turn_away(server, listener);
+                return;
+        }
         if (uv_accept(listener, &conn->sock.uv.stream) != 0) {
                 sock_close(&conn->sock);
                 return;
@@ -66,15 +99,15 @@ static int remove_stale_socket(const char *path)
         struct stat sb;
         if (stat(path, &sb) != 0 || !S_ISSOCK(sb.st_mode))
                 return 0;
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return -errno;
         struct sockaddr_un addr = {.sun_family = AF_UNIX};
         (void)snprintf(addr.sun_path, sizeof addr.sun_path, "%s", path);
-        int rc = connect(fd, (struct sockaddr *)&addr, sizeof addr);
+        int rc = connect(fd, (struct sockaddr *)&addr, sizeof addr) == 0 ? 0 : errno;
         (void)close(fd);
-        if (rc == 0)
-                return -EADDRINUSE;
+        if (rc != ECONNREFUSED) /* EAGAIN: its owner lives, and is busy */
+                return rc == 0 || rc == EAGAIN ? -EADDRINUSE : -rc;
         return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
@@ -187,6 +220,14 @@ uint16_t http_server_port(const struct http_server *server)
 size_t http_server_connections(const struct http_server *server)
 {
         return server->conn_count;
+}
+
+bool http_server_has_backlog(const struct http_server *server)
+{
+        for (const struct http_conn *conn = server->conns; conn; conn = conn->next)
+                if (conn->state != CONN_CLOSED && sock_backlog(&conn->sock) > 0)
+                        return true;
+        return false;
 }
 
 static void stop_listening(struct http_server *server)

@@ -20,6 +20,8 @@
 #ifndef NET_HTTP_SERVER_H
 #define NET_HTTP_SERVER_H
 
+#include <stdatomic.h>
+
 #include "core/http1_parse.h"
 #include "net/address.h"
 #include "net/deadline.h"
@@ -50,6 +52,8 @@ struct http_server_config {
         int64_t idle_timeout_us; /* between requests */
         int64_t head_timeout_us; /* for a head, from its first byte */
         int64_t body_timeout_us; /* without a byte of a body read, or of a reply taken */
+        /* NULL, or counted here as they come and go, for other threads to look at. */
+        atomic_int_fast64_t *connections, *held_bytes;
 };
 
 /* Listen.  Errors: SEMEL_ERR_ARGUMENT (an address that cannot be had: says why). */
@@ -62,6 +66,9 @@ semel_code http_server_new(struct loop *loop, struct deadline_list *deadlines,
 uint16_t http_server_port(const struct http_server *server);
 
 size_t http_server_connections(const struct http_server *server);
+
+/* Has some client still to take a part of its reply? */
+bool http_server_has_backlog(const struct http_server *server);
 
 /* Stop accepting; idle connections are closed, the others after the exchange that is under
  * way, whose reply says so. */

@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <poll.h>
 
+/* The backlog and the largest piece that any owner writes at once (a kept reply). */
+enum { BACKLOG_ABSOLUTE_MAX = 80 * 1024 * 1024 };
+
 /* Where reads go: their bytes are used up inside the call, so one buffer a thread is enough. */
 static _Thread_local char read_buf[SOCK_READ_BYTES];
 
@@ -18,9 +21,18 @@ int sock_init(struct sock *s, struct loop *loop, bool is_unix, const struct sock
         if (rc != 0)
                 return rc;
         s->uv.handle.data = s;
-        buf_init(&s->backlog, SOCK_BACKLOG_MAX);
-        buf_init(&s->flight, SOCK_BACKLOG_MAX);
+        buf_init(&s->backlog, BACKLOG_ABSOLUTE_MAX);
+        buf_init(&s->flight, BACKLOG_ABSOLUTE_MAX);
         return 0;
+}
+
+static void count_held(struct sock *s, size_t now)
+{
+        if (!s->held || now == s->counted)
+                return;
+        atomic_fetch_add_explicit(s->held, (int_fast64_t)now - (int_fast64_t)s->counted,
+                                  memory_order_relaxed);
+        s->counted = now;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -63,6 +75,11 @@ size_t sock_backlog(const struct sock *s)
         return s->backlog.n + (s->writing ? s->flight.n : 0);
 }
 
+size_t sock_untaken(const struct sock *s)
+{
+        return s->backlog.n + uv_stream_get_write_queue_size(&s->uv.stream);
+}
+
 static void on_written(uv_write_t *write, int status);
 
 /* Send the backlog.  It counts as sent from here. */
@@ -87,6 +104,7 @@ static void on_written(uv_write_t *write, int status)
                 return;
         if (status == 0 && s->backlog.n > 0)
                 status = start_flight(s);
+        count_held(s, sock_backlog(s));
         if (status != 0) {
                 s->broken = true;
                 sock_read_stop(s);
@@ -128,6 +146,10 @@ int sock_write(struct sock *s, const struct span *pieces, size_t n)
 {
         if (s->closing || s->broken)
                 return -EPIPE;
+        if (sock_backlog(s) > SOCK_BACKLOG_MAX) {
+                s->broken = true;
+                return -ENOBUFS;
+        }
         long taken = s->writing ? 0 : try_now(s, pieces, n);
         if (taken < 0) {
                 s->broken = true;
@@ -142,17 +164,17 @@ int sock_write(struct sock *s, const struct span *pieces, size_t n)
                         return -ENOBUFS;
                 }
         }
-        if (s->writing || s->backlog.n == 0)
-                return 0;
-        int rc = start_flight(s);
+        int rc = s->writing || s->backlog.n == 0 ? 0 : start_flight(s);
         if (rc != 0)
                 s->broken = true;
+        count_held(s, sock_backlog(s));
         return rc;
 }
 
 static void on_closed(uv_handle_t *handle)
 {
         struct sock *s = handle->data;
+        count_held(s, 0);
         buf_release(&s->backlog);
         buf_release(&s->flight);
         s->vt->closed(s);

@@ -10,11 +10,14 @@
 #ifndef NET_SOCK_H
 #define NET_SOCK_H
 
+#include <stdatomic.h>
+
 #include "base/buf.h"
 #include "net/loop_internal.h"
 
-/* What the peer has not taken; past it a write fails and the connection is closed by its
- * owner.  Owners stop producing at SOCK_BACKLOG_HIGH and go on at `drained`. */
+/* What the peer has not taken; when more than this waits, a write fails and the connection is closed
+ * by its owner (so one call may write more than that, the next may not).  Owners stop producing
+ * at SOCK_BACKLOG_HIGH and go on at `drained`. */
 enum { SOCK_BACKLOG_MAX = 4 * 1024 * 1024, SOCK_BACKLOG_HIGH = 256 * 1024,
        SOCK_READ_BYTES = 64 * 1024 };
 
@@ -40,6 +43,8 @@ struct sock {
         uv_write_t write;
         struct buf backlog, flight; /* waiting; being written */
         bool writing, reading, closing, broken;
+        atomic_int_fast64_t *held; /* NULL, or where the bytes of all backlogs are counted */
+        size_t counted;            /* of this one */
         uint64_t sent; /* bytes that may have reached the peer since sock_count_from_here() */
 };
 
@@ -55,6 +60,9 @@ void sock_read_stop(struct sock *s);
 int sock_write(struct sock *s, const struct span *pieces, size_t n);
 
 size_t sock_backlog(const struct sock *s);
+
+/* As sock_backlog(), but it falls with every byte that the kernel takes. */
+size_t sock_untaken(const struct sock *s);
 
 static inline void sock_count_from_here(struct sock *s)
 {

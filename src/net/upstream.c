@@ -16,19 +16,27 @@
 static void lookup_done(struct upstream *up, const char *failure)
 {
         up->looking_up = false;
-        struct upstream_conn *conn = up->unresolved;
-        up->unresolved = NULL;
-        while (conn) {
-                struct upstream_conn *next = conn->next_unresolved;
+        while (up->unresolved) {
+                struct upstream_conn *conn = up->unresolved;
+                up->unresolved = conn->next_unresolved;
                 conn->next_unresolved = NULL;
                 if (failure)
                         upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, failure);
                 else
                         upstream_conn_connect(conn, &up->addresses[up->next_address++ %
                                                                    up->address_count]);
-                conn = next;
         }
         upstream_free_if_done(up);
+}
+
+/* A connection that ends before its name was found. */
+void upstream_forget_unresolved(struct upstream *up, struct upstream_conn *conn)
+{
+        struct upstream_conn **at = &up->unresolved;
+        while (*at && *at != conn)
+                at = &(*at)->next_unresolved;
+        if (*at)
+                *at = conn->next_unresolved;
 }
 
 static void on_addresses(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
@@ -97,6 +105,8 @@ static void wait_append(struct upstream *up, struct upstream_call *call)
         *(up->last_waiting ? &up->last_waiting->next : &up->first_waiting) = call;
         up->last_waiting = call;
         up->waiting_count++;
+        if (up->config.waiting)
+                atomic_fetch_add(up->config.waiting, 1);
 }
 
 static void wait_remove(struct upstream *up, struct upstream_call *call)
@@ -106,6 +116,29 @@ static void wait_remove(struct upstream *up, struct upstream_call *call)
         call->prev = call->next = NULL;
         call->waiting = false;
         up->waiting_count--;
+        if (up->config.waiting)
+                atomic_fetch_sub(up->config.waiting, 1);
+}
+
+/* No room to wait.  Told in the next turn: nothing is called back inside a start. */
+static void turn_away(struct upstream *up, struct upstream_call *call)
+{
+        call->turned_away = true;
+        call->next = up->turned_away;
+        call->prev = NULL;
+        if (call->next)
+                call->next->prev = call;
+        up->turned_away = call;
+        loop_soon(up->loop, &up->dispatch);
+}
+
+static void away_remove(struct upstream *up, struct upstream_call *call)
+{
+        *(call->prev ? &call->prev->next : &up->turned_away) = call->next;
+        if (call->next)
+                call->next->prev = call->prev;
+        call->prev = call->next = NULL;
+        call->turned_away = false;
 }
 
 /* The newest of the kept ones; better one that the loop has watched since, for the others have to
@@ -124,6 +157,12 @@ static struct upstream_conn *newest_kept(const struct upstream *up)
 static void on_dispatch(void *arg)
 {
         struct upstream *up = arg;
+        while (up->turned_away) {
+                struct upstream_call *call = up->turned_away;
+                away_remove(up, call);
+                call->handler->failed(call, UPSTREAM_BUSY,
+                                      "too many requests wait for a connection to the upstream");
+        }
         while (up->first_waiting) {
                 struct upstream_call *call = up->first_waiting;
                 struct upstream_conn *conn = newest_kept(up);
@@ -159,6 +198,12 @@ void upstream_call_start(struct upstream *up, struct upstream_call *call,
                          const struct upstream_handler *handler, void *app)
 {
         *call = (struct upstream_call){.handler = handler, .app = app, .up = up};
+        /* Those who wait beyond the connections that may still be opened. */
+        size_t open = up->config.connections_max - up->conn_count;
+        if (up->waiting_count >= open + up->config.waiting_max) {
+                turn_away(up, call);
+                return;
+        }
         wait_append(up, call);
         upstream_dispatch(up);
 }
@@ -175,6 +220,8 @@ void upstream_call_cancel(struct upstream_call *call)
 {
         if (call->waiting)
                 wait_remove(call->up, call);
+        if (call->turned_away)
+                away_remove(call->up, call);
         if (call->conn)
                 upstream_conn_abandon(call->conn);
         call->conn = NULL;
@@ -208,11 +255,13 @@ void upstream_free(struct upstream *up)
 {
         if (!up)
                 return;
-        assert(!up->first_waiting);
+        assert(!up->first_waiting && !up->turned_away);
         up->freeing = true;
-        while (up->idle) {
-                struct upstream_conn *conn = up->idle;
-                upstream_conn_take(conn);
+        for (struct upstream_conn *conn = up->all, *next; conn; conn = next) {
+                next = conn->next_all;
+                assert(!conn->call);
+                if (conn->state == UP_IDLE)
+                        upstream_conn_take(conn);
                 upstream_conn_close(conn);
         }
         upstream_free_if_done(up);

@@ -15,6 +15,8 @@
 #ifndef NET_UPSTREAM_H
 #define NET_UPSTREAM_H
 
+#include <stdatomic.h>
+
 #include "core/http1_parse.h"
 #include "net/address.h"
 #include "net/deadline.h"
@@ -53,15 +55,17 @@ struct upstream_call {
         struct upstream *up;
         struct upstream_conn *conn;
         struct upstream_call *prev, *next; /* waiting for a connection */
-        bool waiting, request_done;
+        bool waiting, turned_away, request_done;
         int tries;
 };
 
 struct upstream_config {
         struct address address;
         size_t connections_max;
-        size_t waiting_max;
+        size_t waiting_max; /* past it a call fails with UPSTREAM_BUSY */
         int64_t connect_timeout_us;
+        /* NULL, or counted here, for other threads to look at. */
+        atomic_int_fast64_t *waiting, *held_bytes;
 };
 
 /* NULL: no memory. */

@@ -28,6 +28,8 @@ void upstream_conn_close(struct upstream_conn *conn)
 {
         if (conn->state == UP_CLOSED)
                 return;
+        if (conn->state == UP_CONNECTING)
+                upstream_forget_unresolved(conn->up, conn);
         conn->state = UP_CLOSED;
         deadline_clear(&conn->deadline);
         sock_close(&conn->sock);
@@ -275,6 +277,9 @@ static void sock_on_closed(struct sock *s)
         drop_buffers(conn);
         buf_release(&conn->out);
         buf_release(&conn->held);
+        *(conn->prev_all ? &conn->prev_all->next_all : &up->all) = conn->next_all;
+        if (conn->next_all)
+                conn->next_all->prev_all = conn->prev_all;
         free(conn);
         up->conn_count--;
         upstream_dispatch(up);
@@ -359,6 +364,11 @@ struct upstream_conn *upstream_conn_new(struct upstream *up)
         conn->deadline.fire = on_deadline;
         buf_init(&conn->out, SOCK_BACKLOG_MAX);
         buf_init(&conn->held, HELD_BYTES_MAX);
+        conn->sock.held = up->config.held_bytes;
+        conn->next_all = up->all;
+        if (conn->next_all)
+                conn->next_all->prev_all = conn;
+        up->all = conn;
         up->conn_count++;
         deadline_set(up->deadlines, &conn->deadline,
                      loop_now_us(up->loop) + up->config.connect_timeout_us);

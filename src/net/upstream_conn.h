@@ -24,6 +24,7 @@ struct upstream_conn {
         struct sock sock;
         struct upstream *up;
         struct upstream_conn *prev, *next; /* among the idle ones */
+        struct upstream_conn *prev_all, *next_all;
         struct upstream_conn *next_unresolved;
         enum upstream_conn_state state;
         struct upstream_call *call;
@@ -44,9 +45,11 @@ struct upstream {
         struct upstream_config config;
         struct soon dispatch;
         struct upstream_conn *idle; /* the newest first */
+        struct upstream_conn *all;
         size_t conn_count;
         struct upstream_call *first_waiting, *last_waiting;
         size_t waiting_count;
+        struct upstream_call *turned_away; /* no room to wait: told in the next turn */
         bool freeing;
 
         /* where it is */
@@ -60,6 +63,7 @@ struct upstream {
 
 /* The pool, for connections. */
 void upstream_resolve(struct upstream *up, struct upstream_conn *conn);
+void upstream_forget_unresolved(struct upstream *up, struct upstream_conn *conn);
 void upstream_dispatch(struct upstream *up);
 void upstream_call_again(struct upstream_call *call);
 void upstream_free_if_done(struct upstream *up);

@@ -23,7 +23,7 @@ def reset(conn):
 
 
 class Upstream:
-    def __init__(self, dedupes=False):
+    def __init__(self, dedupes=False, host='127.0.0.1'):
         self.dedupes = dedupes
         self.lock = threading.Condition()
         self.effects = collections.Counter()  # by key, or by path without one
@@ -34,9 +34,9 @@ class Upstream:
         self.running = set()   # keys of a deduping upstream that are being executed
         self.release = threading.Event()
         self.connections = []
-        self.listener = socket.socket()
+        self.listener = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind(('127.0.0.1', 0))
+        self.listener.bind((host, 0))
         self.listener.listen(256)
         self.port = self.listener.getsockname()[1]
         self.url = f'http://127.0.0.1:{self.port}'
@@ -145,6 +145,16 @@ class Upstream:
             body = b'hello'
             return b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n' + body
         return self.execute(request)
+
+
+class Forever(list):
+    """A plan that never ends."""
+
+    def __init__(self, behaviour):
+        super().__init__([behaviour])
+
+    def pop(self, *_):
+        return self[0]
 
 
 # -- behaviours: what goes wrong, and whether the effect has happened by then ------------------------

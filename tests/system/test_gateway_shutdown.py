@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a gateway ends: drained, cut by its deadline, told twice, as PID 1, and while it is needed."""
+import http.client
+import os
+import re
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from support import upstream as up
+from support.gateway import Gateway
+from support.upstream import Forever, Upstream
+from support.wait import wait_until
+
+
+@pytest.fixture
+def upstream():
+    u = Upstream()
+    yield u
+    u.close()
+
+
+@pytest.fixture
+def start(procs, build, upstream):
+    def go(url, *options, **kw):
+        return Gateway(procs, build.semel, upstream.url, url, *options, **kw)
+    return go
+
+
+def post(port, key, body=b'x=1', timeout=30):
+    """(status, replayed, body), on a connection of its own."""
+    conn = http.client.HTTPConnection('127.0.0.1', port, timeout=timeout)
+    try:
+        conn.request('POST', '/orders', body=body, headers={'Host': 'shop.test', 'Idempotency-Key': key})
+        r = conn.getresponse()
+        return r.status, r.getheader('Idempotent-Replayed') == 'true', r.read()
+    finally:
+        conn.close()
+
+
+def test_running_work_is_finished_and_the_exit_code_is_0(start, store_url, upstream):
+    gateway = start(store_url)
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    idle = socket.create_connection(('127.0.0.1', gateway.port))
+    wait_until(lambda: upstream.effects['k'] == 1)
+    gateway.process.send(signal.SIGTERM)
+    wait_until(lambda: gateway.get_admin('/readyz')[0] == 503)
+    idle.settimeout(10)
+    assert idle.recv(1) == b'', 'an idle connection is kept'
+    with pytest.raises(OSError):
+        wait_until(lambda: not socket.create_connection(('127.0.0.1', gateway.port)), timeout=0.3)
+    upstream.release.set()
+    reply = call.result(20)
+    assert reply.status == 201 and reply.header('Connection') == 'close'
+    assert gateway.process.wait(20) == 0
+    again = start(store_url).post('k')
+    assert again.replayed and again.body == reply.body and upstream.effects['k'] == 1
+
+
+def test_a_reply_that_its_client_still_takes_is_not_cut(start, sqlite_url, upstream):
+    gateway = start(sqlite_url)
+    body = b's' * 1000000
+    upstream.plan.append(up.answers(b'HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s'
+                                    % (len(body), body), executes=True))
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(('127.0.0.1', gateway.port))
+        s.sendall(b'POST /o HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n')
+        wait_until(lambda: gateway.outcome('ran') == 1)
+        gateway.process.send(signal.SIGTERM)
+        wait_until(lambda: gateway.get_admin('/readyz')[0] == 503)
+        s.settimeout(20)
+        out = b''
+        while piece := s.recv(65536):
+            out += piece
+    assert out.endswith(body) and len(out) > len(body)
+    assert gateway.process.wait(20) == 0
+
+
+def test_drain_delay_fails_readiness_at_once_and_still_accepts(start, sqlite_url, upstream):
+    gateway = start(sqlite_url, '--drain-delay', '1s')
+    assert gateway.get_admin('/readyz')[0] == 200
+    gateway.process.send(signal.SIGTERM)
+    wait_until(lambda: gateway.get_admin('/readyz')[0] == 503, timeout=0.9)
+    assert gateway.post('late').status == 201
+    assert gateway.process.wait(20) == 0 and upstream.effects['late'] == 1
+
+
+def test_the_deadline_leaves_what_was_sent_unknown_and_never_releases_it(start, pg_store_url, upstream):
+    gateway, other = start(pg_store_url, '--shutdown-deadline', '300ms'), start(pg_store_url)
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    gateway.process.send(signal.SIGTERM)
+    assert gateway.process.wait(20) == 75
+    first = call.result(10)
+    assert (first.status, first.problem) == (502, 'upstream-unknown')
+    second = other.post('k')
+    assert (second.status, second.problem) == (409, 'outcome-unknown')
+    upstream.release.set()
+    assert other.post('k').problem == 'outcome-unknown' and upstream.effects['k'] == 1
+
+
+def test_claims_that_were_not_sent_are_released_at_the_cut(start, sqlite_url, upstream, tmp):
+    (tmp / 'g.yaml').write_text('upstream_connections_max: 1\n')
+    gateway = start(sqlite_url, '--shutdown-deadline', '300ms', '--config', str(tmp / 'g.yaml'))
+    upstream.plan.append(up.hangs(True))
+    running = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    waits = gateway.background('j')
+    wait_until(lambda: gateway.metric('semel_gateway_upstream_waiting') == 1)
+    gateway.process.send(signal.SIGTERM)
+    assert gateway.process.wait(20) == 75
+    assert running.result(10).problem == 'upstream-unknown'
+    refused = waits.result(10)
+    assert (refused.problem, refused.header('Idempotency-Outcome')) == ('upstream-unreachable',
+                                                                        'not-executed')
+    upstream.release.set()
+    again = start(sqlite_url)
+    assert again.post('k').problem == 'outcome-unknown'
+    assert again.post('j').status == 201
+    assert upstream.effects == {'k': 1, 'j': 1}
+
+
+def test_the_deadline_also_ends_an_upstream_that_does_not_accept(procs, build, sqlite_url):
+    """Connecting hangs: nothing was sent, so nothing is held."""
+    with socket.socket() as full:
+        full.bind(('127.0.0.1', 0))
+        full.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for s in fillers:
+            s.setblocking(False)
+            s.connect_ex(full.getsockname())
+        gateway = Gateway(procs, build.semel, f'http://127.0.0.1:{full.getsockname()[1]}', sqlite_url,
+                          '--shutdown-deadline', '300ms')
+        call = gateway.background('k')
+        wait_until(lambda: gateway.metric('semel_gateway_requests') == 1)
+        gateway.process.send(signal.SIGTERM)
+        assert gateway.process.wait(20) == 75
+        assert call.result(10).problem == 'upstream-unreachable'
+        for s in fillers:
+            s.close()
+
+
+def test_a_second_signal_ends_it_at_once(start, sqlite_url, upstream):
+    gateway = start(sqlite_url)
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    gateway.process.send(signal.SIGTERM)
+    wait_until(lambda: 'draining' in gateway.process.err())
+    begun = time.monotonic()
+    gateway.process.send(signal.SIGTERM)
+    assert gateway.process.wait(5) == 128 + signal.SIGTERM
+    assert time.monotonic() - begun < 3
+    with pytest.raises(Exception):
+        call.result(10)
+
+
+def test_as_pid_1(procs, build, sqlite_url, upstream):
+    """Where a signal without a handler is not delivered at all."""
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url,
+                      prefix=('unshare', '--pid', '--fork', '--kill-child', '--mount-proc'))
+    assert gateway.post('k').status == 201
+    shell = gateway.process.pid
+    inner = int(open(f'/proc/{shell}/task/{shell}/children').read().split()[0])
+    ns = re.search(r'NSpid:\s+\d+\s+(\d+)', open(f'/proc/{inner}/status').read()).group(1)
+    assert ns == '1'
+    os.kill(inner, signal.SIGTERM)
+    assert gateway.process.wait(20) == 0
+
+
+class Fleet:
+    """Clients in a loop: each key is sent until it is answered, at most twice in a row, the second time
+    to the other gateway."""
+
+    def __init__(self, ports, clients=8):
+        self.ports = ports
+        self.stop = threading.Event()
+        self.failed, self.retried, self.done = [], [], {}
+        self.lock = threading.Lock()
+        self.threads = [threading.Thread(target=self.run, args=(c,), daemon=True)
+                        for c in range(clients)]
+        for t in self.threads:
+            t.start()
+
+    def run(self, client):
+        i = 0
+        while not self.stop.is_set():
+            key = f'c{client}-{i}'
+            i += 1
+            first = (client + i) % 2
+            try:
+                self.send(key, first)
+            except Exception as why:  # noqa: BLE001: a connection that broke, in any way
+                with self.lock:
+                    self.retried.append((key, repr(why)))
+                try:
+                    self.send(key, 1 - first)
+                except Exception as again:  # noqa: BLE001
+                    with self.lock:
+                        self.failed.append((key, repr(why), repr(again)))
+
+    def send(self, key, which):
+        """A 409 means that the first one still runs: ask again with patience, as it says."""
+        end = time.monotonic() + 20
+        while True:
+            status, replayed, body = post(self.ports()[which], key)
+            if status == 201:
+                with self.lock:
+                    self.done[key] = body
+                return
+            if status != 409 or b'in-flight' not in body or time.monotonic() > end:
+                raise AssertionError(f'{status} {body}')
+
+    def end(self):
+        self.stop.set()
+        for t in self.threads:
+            t.join(60)
+            assert not t.is_alive()
+
+
+def test_h64_two_gateways_restarted_in_turn_under_load_fail_nobody_who_retries_once(
+        start, pg_store_url, upstream):
+    def works(u, conn, request):
+        threading.Event().wait(0.02)  # so that the signal strikes requests that run
+        conn.sendall(u.execute(request))
+        return True
+    upstream.plan = Forever(works)
+    gateways = [start(pg_store_url), start(pg_store_url)]
+    fleet = Fleet(lambda: [g.port for g in gateways])
+    struck = 0
+    for turn in range(4):
+        done = len(fleet.done)
+        wait_until(lambda: len(fleet.done) > done + 50, timeout=30)
+        old = gateways[turn % 2]
+        wait_until(lambda: old.metric('semel_gateway_requests') > 0)
+        old.process.send(signal.SIGTERM)
+        struck += 1
+        assert old.process.wait(30) == 0
+        gateways[turn % 2] = start(pg_store_url)
+    done = len(fleet.done)
+    wait_until(lambda: len(fleet.done) > done + 50, timeout=30)
+    fleet.end()
+    assert fleet.failed == [], fleet.failed[:5]
+    assert struck == 4 and len(fleet.done) > 250
+    assert all(n == 1 for n in upstream.effects.values()), upstream.effects.most_common(3)
+    assert set(fleet.done) <= set(upstream.effects)
+    print(f'{len(fleet.done)} requests, {len(fleet.retried)} of them sent twice')
+
+
+def test_a_service_manager_is_told(procs, build, sqlite_url, upstream, tmp):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp / 'notify'))
+        manager.settimeout(10)
+        gateway = procs.start([build.semel, 'gateway', '--listen', '127.0.0.1:0', '--upstream',
+                               upstream.url, '--db', sqlite_url, '--workers', '2'],
+                              env={'NOTIFY_SOCKET': tmp / 'notify', 'WATCHDOG_USEC': '200000'})
+        heard = [manager.recv(100) for _ in range(4)]
+        assert b'READY=1' in heard and heard.count(b'WATCHDOG=1') >= 2
+        gateway.send(signal.SIGTERM)
+        wait_until(lambda: manager.recv(100) == b'STOPPING=1')
+        assert gateway.wait(10) == 0
