@@ -163,10 +163,10 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: http_load PORT CONNECTIONS SECONDS KEY [MOST [TARGET [BODY]]]\n");
                 return 64;
         }
-        load.port = atoi(argv[1]);
-        long n = atol(argv[2]);
+        load.port = (int)strtol(argv[1], NULL, 10);
+        long n = strtol(argv[2], NULL, 10);
         load.key = argv[4];
-        load.most = argc > 5 ? atol(argv[5]) : 0;
+        load.most = argc > 5 ? strtol(argv[5], NULL, 10) : 0;
         load.target = argc > 6 ? argv[6] : "/orders";
         load.body = argc > 7 ? argv[7] : "{\"name\":\"Widget\",\"price_minor_units\":999}";
         struct rlimit files;
@@ -177,6 +177,6 @@ int main(int argc, char **argv)
         load.samples = malloc(SAMPLES_MAX * sizeof *load.samples);
         if (!conns || !load.samples)
                 die("malloc");
-        run(conns, n, atoll(argv[3]));
+        run(conns, n, strtoll(argv[3], NULL, 10));
         return 0;
 }

@@ -216,7 +216,7 @@ int main(int argc, char **argv)
         getrlimit(RLIMIT_NOFILE, &files);
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
-        delay_us = atoll(argv[1]) * 1000;
+        delay_us = strtoll(argv[1], NULL, 10) * 1000;
         ep = epoll_create1(0);
         if (argc == 3)
                 open_links(argv[2]);
