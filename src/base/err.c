@@ -104,7 +104,9 @@ semel_code err_copy(semel_error *dst, const semel_error *src)
 {
         if (!src)
                 return SEMEL_OK;
-        if (dst && dst != src)
+        if (src->code == SEMEL_OK)
+                err_clear(dst); /* a copy of nothing is cheap */
+        else if (dst && dst != src)
                 *dst = *src;
         return src->code;
 }

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,26 @@ enum { BLOCK_BYTES = 64 };
 
 struct sha256 {
         struct hash_sink sink;
-        EVP_MD *md;
         EVP_MD_CTX *ctx;
         bool keyed;
         uint8_t inner[BLOCK_BYTES]; /* key ^ ipad */
         uint8_t outer[BLOCK_BYTES]; /* key ^ opad */
 };
+
+/* SHA-256 itself, looked up once in a process: looking it up takes longer than hashing a key.
+ * Lives as long as the process.  NULL: no memory, and the next caller tries again. */
+static const EVP_MD *algorithm(void)
+{
+        static EVP_MD *_Atomic shared;
+        EVP_MD *md = atomic_load_explicit(&shared, memory_order_acquire);
+        if (md)
+                return md;
+        EVP_MD *fetched = EVP_MD_fetch(NULL, "SHA256", NULL);
+        if (!fetched || atomic_compare_exchange_strong(&shared, &md, fetched))
+                return fetched;
+        EVP_MD_free(fetched); /* another thread was first */
+        return md;
+}
 
 static void begin(void *arg)
 {
@@ -84,9 +99,9 @@ struct sha256 *sha256_new(const void *secret, size_t n)
         if (!h)
                 return NULL;
         h->sink = (struct hash_sink){begin, update, finish, h};
-        h->md = EVP_MD_fetch(NULL, "SHA256", NULL);
+        const EVP_MD *md = algorithm();
         h->ctx = EVP_MD_CTX_new();
-        if (!h->md || !h->ctx || EVP_DigestInit_ex(h->ctx, h->md, NULL) != 1 ||
+        if (!md || !h->ctx || EVP_DigestInit_ex(h->ctx, md, NULL) != 1 ||
             (n > 0 && !set_secret(h, secret, n))) {
                 sha256_free(h);
                 return NULL;
@@ -99,7 +114,6 @@ void sha256_free(struct sha256 *h)
         if (!h)
                 return;
         EVP_MD_CTX_free(h->ctx);
-        EVP_MD_free(h->md);
         OPENSSL_cleanse(h, sizeof *h);
         free(h);
 }
@@ -111,5 +125,6 @@ const struct hash_sink *sha256_sink(struct sha256 *h)
 
 int sha256_once(const void *p, size_t n, uint8_t *ret_32)
 {
-        return EVP_Digest(p, n, ret_32, NULL, EVP_sha256(), NULL) == 1 ? 0 : -1;
+        const EVP_MD *md = algorithm();
+        return md && EVP_Digest(p, n, ret_32, NULL, md, NULL) == 1 ? 0 : -1;
 }

@@ -217,7 +217,8 @@ void pg_link_send(struct link *ln, struct batch *b)
         ln->batch = b;
         ln->state = LINK_BUSY;
         ln->flushed = ln->preparing = false;
-        ln->timer_us = give_up_us(b, pg_now_us(ln->st), pg_params_bytes(&ln->params));
+        ln->sent_us = pg_now_us(ln->st);
+        ln->timer_us = give_up_us(b, ln->sent_us, pg_params_bytes(&ln->params));
         forget_results(ln);
         if (pg_params_finish(&ln->params) != BUF_OK) {
                 ln->batch = NULL;

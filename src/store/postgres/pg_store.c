@@ -243,12 +243,25 @@ static void fail_waiting(struct pg_store *st)
 
 /* -- the step ------------------------------------------------------------------------------ */
 
+/* From when on link i may take a batch: the eager ones always, the others once every busy one
+ * before them is slow. */
+static int64_t may_send_us(const struct pg_store *st, int i)
+{
+        int64_t at_us = 0;
+        for (int j = 0; i >= PG_LINKS_EAGER && j < i; j++) {
+                const struct link *before = &st->links[j];
+                if (before->state == LINK_BUSY && before->sent_us + PG_SLOW_BATCH_US > at_us)
+                        at_us = before->sent_us + PG_SLOW_BATCH_US;
+        }
+        return at_us;
+}
+
 /* Every idle connection takes a batch; one more is opened when they do not suffice. */
 static void dispatch(struct pg_store *st, int64_t now_us)
 {
         int64_t may_open_us = INT64_MAX;
         struct link *closed = NULL;
-        for (int i = 0; i < st->config.links; i++) {
+        for (int i = 0; i < st->config.links && may_send_us(st, i) <= now_us; i++) {
                 struct link *ln = &st->links[i];
                 while (ln->state == LINK_IDLE) {
                         struct batch *b = pg_batch_next(st, now_us);
@@ -310,9 +323,10 @@ static int64_t pg_deadline_us(struct store *base)
                 const struct link *ln = &st->links[i];
                 at_us = min_us(at_us, pg_link_timer_us(ln));
                 if (waiting && ln->state == LINK_CLOSED)
-                        at_us = min_us(at_us, ln->timer_us);
+                        at_us = min_us(at_us, ln->timer_us > may_send_us(st, i) ? ln->timer_us
+                                                                              : may_send_us(st, i));
                 if (ln->state == LINK_IDLE)
-                        at_us = waiting ? 0 : min_us(at_us, st->reap_us);
+                        at_us = min_us(at_us, waiting ? may_send_us(st, i) : st->reap_us);
                 if (at_us == 0)
                         return 0;
         }

@@ -36,9 +36,12 @@ enum lane {
 
 /* Numbers of this driver, each with its reason. */
 enum {
-        /* One commits while the other works; a third makes the batches smaller (98 us of the server
-         * a command instead of 75, at 64 callers). */
-        PG_LINKS_DEFAULT = 2,
+        /* Two work all the time: one commits while the other works.  The others help when a batch
+         * takes long, because the disk does: then more commits share one flush.  Used all the time
+         * they would only make the batches smaller (98 us of the server a command instead of 75, at
+         * 64 callers). */
+        PG_LINKS_DEFAULT = 6,
+        PG_LINKS_EAGER = 2,
         PG_LINKS_MAX = 16,
         /* A batch that fails is split in so many parts: a held key costs the lock timeout
          * once per level, and 256 operations are 3 levels of 8. */
@@ -47,6 +50,7 @@ enum {
          * of replays never is a heap of memory. */
         PG_BODY_BATCHED_BYTES = 16 * 1024,
 };
+#define PG_SLOW_BATCH_US (1500 * INT64_C(1)) /* a batch that takes longer waits for the disk */
 #define PG_LOCK_TIMEOUT "100ms"             /* rule B2 */
 #define PG_HELD_KEY_US (1 * SECOND)         /* what a caller of a held key is told to wait */
 #define PG_CONNECT_US (1 * SECOND)          /* one attempt; every third gets PG_CONNECT_SLOW_US */
@@ -98,6 +102,7 @@ struct link {
         enum link_state state;
         PGconn *pg;
         int fd;              /* as registered in epoll; -1 none */
+        int64_t sent_us;     /* BUSY: since when */
         int64_t timer_us;    /* CLOSED: not before; else: give up then */
         unsigned failures;   /* attempts to connect in a row */
         bool direct;         /* no pooler in between: the session's settings and plans are ours */
