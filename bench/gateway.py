@@ -38,14 +38,18 @@ def children(pid):
     return [int(p) for p in path.read_text().split()] if path.exists() else []
 
 
-def cpu_s(pid, family=False):
-    """Seconds on a CPU, of all its threads; family: of its children too, the ended ones included."""
-    if not family:
-        return sum(int((t / 'schedstat').read_text().split()[0])
-                   for t in pathlib.Path(f'/proc/{pid}/task').iterdir()) / 1e9
+def threads_s(pid, name=None):
+    """Seconds on a CPU, of all its threads, or of those with this name."""
+    return sum(int((t / 'schedstat').read_text().split()[0])
+               for t in pathlib.Path(f'/proc/{pid}/task').iterdir()
+               if name in (None, (t / 'comm').read_text().strip())) / 1e9
+
+
+def family_s(pid):
+    """The same with its children, the ended ones included."""
     fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
     ended = sum(map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK')
-    return ended + sum(cpu_s(p) for p in children(pid))
+    return ended + sum(threads_s(p) for p in children(pid))
 
 
 class Server:
@@ -67,7 +71,11 @@ class Server:
         self.pid = self.popen.pid
 
     def cpu(self):
-        return cpu_s(self.pid)
+        return threads_s(self.pid) - self.database()
+
+    def database(self):
+        """SQLite's work is done by a thread of the gateway."""
+        return threads_s(self.pid, 'semel-sqlite')
 
     def close(self):
         self.popen.terminate()
@@ -98,7 +106,7 @@ class Bench:
         conf.write_text(NGINX.format(dir=folder, port=port, upstream=self.upstream.port))
         server = Server(['nginx', '-c', conf, '-p', folder], f'{folder}/nginx.log', port=port)
         wait_until(lambda: children(server.pid), timeout=10, what='nginx to start')
-        server.cpu = lambda: sum(cpu_s(p) for p in children(server.pid))
+        server.cpu = lambda: sum(threads_s(p) for p in children(server.pid))
         return server
 
     def start_gateway(self, build, folder, name, url):
@@ -111,19 +119,22 @@ class Bench:
         for s in (self.sqlite, self.pg, self.nginx, self.upstream):
             s.close()
 
+    def database_s(self, server):
+        return family_s(self.postgres.popen.pid) + server.database()
+
     def new_key(self):
         self.sequence += 1
         return f'bench-{os.getpid()}-{self.sequence}'
 
     def run(self, server, n, key='none', most=0, target='/orders', seconds=None):
         """One load on one server: what http_load says, and microseconds of CPU a request."""
-        before, db_before = server.cpu(), cpu_s(self.postgres.popen.pid, True)
+        before, db_before = server.cpu(), self.database_s(server)
         out = subprocess.run([self.load, str(server.port), str(n), str(seconds or self.seconds), key,
                               str(most), target], check=True, capture_output=True, text=True)
         result = json.loads(out.stdout)
         count = max(result['requests'], 1)
         result['cpu_us'] = (server.cpu() - before) * 1e6 / count
-        result['db_us'] = (cpu_s(self.postgres.popen.pid, True) - db_before) * 1e6 / count
+        result['db_us'] = (self.database_s(server) - db_before) * 1e6 / count
         return result
 
     def rounds(self, n, *servers, **kw):
@@ -194,7 +205,7 @@ def part_gateway(report, seconds, build, postgres):
         bench = Bench(build, folder, seconds, postgres)
         try:
             report.say('The gateway beside nginx: CPU seconds per 1,000 requests, of the proxy and of '
-                       'PostgreSQL')
+                       'the database')
             report.say(f'  conns {"":<24} {"rate":>10} {"p50":>8} {"p99":>8}    {"proxy":>9} '
                        f'{"database":>9}')
             for n in (1, 16, 64, 256):

@@ -16,7 +16,7 @@ static void on_timeout(struct deadline *d);
 
 static struct request *request_new(struct worker *w, struct http_exchange *ex)
 {
-        struct request *r = calloc(1, sizeof *r);
+        struct request *r = request_get(w);
         if (!r)
                 return NULL;
         r->w = w;
@@ -26,9 +26,9 @@ static struct request *request_new(struct worker *w, struct http_exchange *ex)
         r->started_wall_us = clock_wall_us();
         r->upstream_us = -1;
         r->timeout.fire = on_timeout;
-        buf_init(&r->head, 2 * LIMIT_HTTP_HEAD_BYTES);
-        buf_init(&r->reply_headers, LIMIT_REPLY_HEADERS_BYTES);
-        buf_init(&r->extra_headers, LIMIT_REPLY_HEADERS_BYTES);
+        r->head.max = 2 * LIMIT_HTTP_HEAD_BYTES;
+        r->reply_headers.max = LIMIT_REPLY_HEADERS_BYTES;
+        r->extra_headers.max = LIMIT_REPLY_HEADERS_BYTES;
         r->next = w->requests;
         if (r->next)
                 r->next->prev = r;
@@ -36,23 +36,6 @@ static struct request *request_new(struct worker *w, struct http_exchange *ex)
         w->request_count++;
         atomic_fetch_add(&w->gw->metrics.requests, 1);
         return r;
-}
-
-/* A fingerprint in the making. */
-struct reading {
-        struct http_fingerprint fp;
-        struct http_fingerprint_options options;
-        struct sha256 *hash, *spare;
-};
-
-static void reading_free(struct reading *rd)
-{
-        if (!rd)
-                return;
-        http_fingerprint_release(&rd->fp);
-        sha256_free(rd->hash);
-        sha256_free(rd->spare);
-        free(rd);
 }
 
 /* The line of the access log, and the numbers. */
@@ -97,14 +80,8 @@ static void free_if_over(struct request *r)
         w->request_count--;
         atomic_fetch_sub(&w->gw->buffered_bytes, (int_fast64_t)r->budgeted);
         atomic_fetch_sub(&w->gw->metrics.requests, 1);
-        buf_release(&r->head);
-        buf_release(&r->body);
-        buf_release(&r->reply_headers);
-        buf_release(&r->extra_headers);
-        buf_release(&r->reply_body);
-        reading_free(r->reading);
-        free(r->headers);
-        free(r);
+        reading_put(w, r->reading);
+        request_put(w, r);
         worker_request_ended(w);
 }
 
@@ -269,29 +246,20 @@ bool request_budget(struct request *r, size_t n)
         return before + (int_fast64_t)n <= gw->config->buffered_bytes_max;
 }
 
-static struct reading *reading_new(const struct request *r)
+/* A fingerprint, begun with the head. */
+static struct reading *reading_begin(const struct request *r)
 {
-        const struct gateway *gw = r->w->gw;
         const struct policy *p = r->policy;
-        struct reading *rd = calloc(1, sizeof *rd);
+        struct reading *rd = reading_get(r->w);
         if (!rd)
                 return NULL;
-        bool raw = p->fingerprint == FINGERPRINT_RAW;
-        rd->hash = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
-        rd->spare = raw ? NULL : sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
-        if (!rd->hash || (!raw && !rd->spare)) {
-                sha256_free(rd->hash);
-                sha256_free(rd->spare);
-                free(rd);
-                return NULL;
-        }
         rd->options = (struct http_fingerprint_options){
                 .form = (enum policy_fingerprint)p->fingerprint,
                 .host = p->fingerprint_host,
                 .query = p->fingerprint_query,
                 .json_max = (size_t)p->request_body_max};
         http_fingerprint_begin(&rd->fp, &rd->options, r->ex->request, sha256_sink(rd->hash),
-                               raw ? NULL : sha256_sink(rd->spare));
+                               p->fingerprint == FINGERPRINT_RAW ? NULL : sha256_sink(rd->spare));
         return rd;
 }
 
@@ -305,7 +273,7 @@ static void begin_read(struct request *r, const struct http1_head *head)
                 reject(r, PROBLEM_BODY_TOO_LARGE, "");
                 return;
         }
-        r->reading = reading_new(r);
+        r->reading = reading_begin(r);
         if (!r->reading) {
                 request_set_outcome(r, OUTCOME_OVERLOADED);
                 answer_problem(r, PROBLEM_OVERLOADED, "", 1);
@@ -411,7 +379,7 @@ static void on_end(void *arg, struct http_exchange *ex)
                 request_pass_end(r);
         } else if (r->stage == REQUEST_READ) {
                 http_fingerprint_end(&r->reading->fp, &r->claim.fingerprint);
-                reading_free(r->reading);
+                reading_put(r->w, r->reading);
                 r->reading = NULL;
                 request_claim(r);
         }

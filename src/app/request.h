@@ -14,7 +14,7 @@
  *
  * Files: request.c life and entry; request_claim.c the claim, its answers, waiting; request_forward.c
  * the upstream and the record; request_pass.c requests that are not claimed; request_answer.c what
- * clients get; request_headers.c which fields travel.
+ * clients get; request_headers.c which fields travel; request_spare.c memory used again.
  */
 #ifndef APP_REQUEST_H
 #define APP_REQUEST_H
@@ -45,6 +45,14 @@ enum request_tell {
 };
 
 enum { REQUEST_HEADERS_MAX = LIMIT_HTTP_HEADERS + 8, REQUEST_SCRATCH_BYTES = LIMIT_HTTP_HEAD_BYTES + 1024 };
+
+/* A fingerprint in the making. */
+struct reading {
+        struct http_fingerprint fp;
+        struct http_fingerprint_options options;
+        struct sha256 *hash, *spare;
+        struct reading *next; /* among the spare ones */
+};
 
 struct request {
         struct worker *w;
@@ -128,6 +136,15 @@ bool request_budget(struct request *r, size_t n);
 /* Shutdown: nothing waits any longer; at the cut everything ends. */
 void request_drain(struct request *r);
 void request_cut(struct request *r);
+
+/* -- request_spare.c ---------------------------------------------------------------------- */
+
+/* Cleared, but for the memory of its small buffers.  NULL: no memory. */
+struct request *request_get(struct worker *w);
+void request_put(struct worker *w, struct request *r);
+struct reading *reading_get(struct worker *w); /* NULL: no memory */
+void reading_put(struct worker *w, struct reading *rd); /* NULL is fine */
+void request_spares_free(struct worker *w);
 
 /* -- request_claim.c --------------------------------------------------------------------- */
 

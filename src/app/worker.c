@@ -238,6 +238,7 @@ void worker_free(struct worker *w)
         deadline_list_free(w->deadlines);
         loop_free(w->loop);
         message_buffers_free_kept();
+        request_spares_free(w);
         sha256_free(w->hash);
         free(w);
 }
@@ -245,6 +246,7 @@ void worker_free(struct worker *w)
 static void *run(void *arg)
 {
         struct worker *w = arg;
+        (void)pthread_setname_np(pthread_self(), "semel-worker");
         loop_run(w->loop);
         message_buffers_free_kept();
         atomic_store(&w->ended, true);

@@ -34,6 +34,7 @@ struct gateway {
 };
 
 struct request;
+struct reading;
 
 struct worker {
         struct gateway *gw;
@@ -48,6 +49,9 @@ struct worker {
         struct hot_inbox inbox; /* ids whose waiters here are to look again */
         struct request *requests; /* all that live */
         size_t request_count;
+        struct request *spare_requests; /* memory for the next ones */
+        struct reading *spare_readings;
+        size_t spare_request_count, spare_reading_count;
         uint64_t next_request_id;
         int number;
         bool started;

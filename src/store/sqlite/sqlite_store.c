@@ -301,6 +301,8 @@ static int start_thread(struct sqlite_store *s)
         (void)sigfillset(&all);
         (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         int rc = pthread_create(&s->thread, NULL, writer_main, &s->w);
+        if (rc == 0) /* so that its CPU time can be told from the program's */
+                (void)pthread_setname_np(s->thread, "semel-sqlite");
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
         return rc;
 }

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request_spare: what requests leave to the next ones of their worker: their memory with its small
+ * buffers, and digests, which are dear to make.  Bounded; a worker's own, so nothing is locked.
+ */
+#include <stdlib.h>
+
+#include "app/request.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { SPARE_MAX = 0 }; /* so that a use after its end is seen */
+#else
+enum { SPARE_MAX = 256 };
+#endif
+enum { SPARE_BYTES_MAX = 4096 }; /* of each buffer */
+
+/* -- requests ----------------------------------------------------------------------------------- */
+
+static struct buf kept(struct buf b)
+{
+        if (b.cap > SPARE_BYTES_MAX)
+                buf_release(&b);
+        buf_clear(&b);
+        return b;
+}
+
+struct request *request_get(struct worker *w)
+{
+        struct request *r = w->spare_requests;
+        if (!r)
+                return calloc(1, sizeof *r);
+        w->spare_requests = r->next;
+        w->spare_request_count--;
+        *r = (struct request){.head = kept(r->head),
+                              .reply_headers = kept(r->reply_headers),
+                              .extra_headers = kept(r->extra_headers)};
+        return r;
+}
+
+static void release(struct request *r)
+{
+        buf_release(&r->head);
+        buf_release(&r->reply_headers);
+        buf_release(&r->extra_headers);
+        free(r);
+}
+
+void request_put(struct worker *w, struct request *r)
+{
+        free(r->headers);
+        r->headers = NULL;
+        buf_release(&r->body);
+        buf_release(&r->reply_body);
+        if (w->spare_request_count >= SPARE_MAX) {
+                release(r);
+                return;
+        }
+        r->next = w->spare_requests;
+        w->spare_requests = r;
+        w->spare_request_count++;
+}
+
+/* -- fingerprints in the making ----------------------------------------------------------------- */
+
+static void reading_free(struct reading *rd)
+{
+        sha256_free(rd->hash);
+        sha256_free(rd->spare);
+        free(rd);
+}
+
+/* Two digests, though few forms need the second: one kind of spare serves all routes. */
+static struct reading *reading_new(const struct gateway *gw)
+{
+        struct reading *rd = calloc(1, sizeof *rd);
+        if (!rd)
+                return NULL;
+        rd->hash = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
+        rd->spare = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
+        if (rd->hash && rd->spare)
+                return rd;
+        reading_free(rd);
+        return NULL;
+}
+
+struct reading *reading_get(struct worker *w)
+{
+        struct reading *rd = w->spare_readings;
+        if (!rd)
+                return reading_new(w->gw);
+        w->spare_readings = rd->next;
+        w->spare_reading_count--;
+        return rd;
+}
+
+void reading_put(struct worker *w, struct reading *rd)
+{
+        if (!rd)
+                return;
+        http_fingerprint_release(&rd->fp);
+        if (w->spare_reading_count >= SPARE_MAX) {
+                reading_free(rd);
+                return;
+        }
+        rd->next = w->spare_readings;
+        w->spare_readings = rd;
+        w->spare_reading_count++;
+}
+
+void request_spares_free(struct worker *w)
+{
+        while (w->spare_requests) {
+                struct request *r = w->spare_requests;
+                w->spare_requests = r->next;
+                release(r);
+        }
+        while (w->spare_readings) {
+                struct reading *rd = w->spare_readings;
+                w->spare_readings = rd->next;
+                reading_free(rd);
+        }
+}
