@@ -23,7 +23,7 @@
 #include "sys/notify.h"
 
 enum { WORKERS_MAX = 64, EXIT_DRAINED = 0, EXIT_USAGE = 64, EXIT_STORE = 69, EXIT_CUT = 75,
-       LARGE_BYTES = 256 * 1024,
+       LARGE_BYTES = 256 * 1024, SPARE_HEAP_BYTES = 4 * 1024 * 1024,
        /* the standard ones, the main loop's, the admin listener with its clients; a worker's loop,
         * listener and store */
        OWN_DESCRIPTORS = 24, WORKER_DESCRIPTORS = 16 };
@@ -298,6 +298,8 @@ int gateway_run(const struct gateway_config *config, const char *store_url,
         /* Large bodies come from the system and go back to it: otherwise the limit rises with the first
          * one that is freed, and what an attack left in the heap stays there. */
         (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+        /* But not page by page: batches come and go all the time. */
+        (void)mallopt(M_TRIM_THRESHOLD, SPARE_HEAP_BYTES);
         (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error code, not an end */
 
         semel_code code = open_gateway(m, err);
