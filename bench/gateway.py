@@ -13,6 +13,7 @@ import time
 
 ROUNDS = 3
 SLOW_MS = 2000
+SMALL_POOL = 10  # connections to its database, of a service as they are mostly set up
 NGINX = """
 daemon off; worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/nginx.err;
 events {{ worker_connections 20000; }}
@@ -91,13 +92,15 @@ class Bench:
         db = postgres.new_database()
         url = postgres.url(db)
         conninfo = f'host={postgres.dir} port={postgres.port} user=postgres dbname={db}'
-        self.upstream = Server([build / 'bench/http_upstream', SLOW_MS, conninfo],
-                               f'{folder}/upstream.log', r'port (\d+)')
+        self.upstream, self.small = (
+            Server([build / 'bench/http_upstream', SLOW_MS, links, conninfo],
+                   f'{folder}/upstream{links}.log', r'port (\d+)') for links in (64, SMALL_POOL))
         self.nginx = self.start_nginx(folder)
         self.sqlite = self.start_gateway(build, folder, 'sqlite', f'sqlite:{folder}/gateway.db')
         subprocess.run([build / 'src/cmd/semel', 'migrate', '--db', url], check=True,
                        capture_output=True)
         self.pg = self.start_gateway(build, folder, 'postgres', url)
+        self.pg_small = self.start_gateway(build, folder, 'small', url, self.small)
 
     def start_nginx(self, folder):
         from support.wait import free_port, wait_until
@@ -109,14 +112,14 @@ class Bench:
         server.cpu = lambda: sum(threads_s(p) for p in children(server.pid))
         return server
 
-    def start_gateway(self, build, folder, name, url):
+    def start_gateway(self, build, folder, name, url, upstream=None):
         return Server([build / 'src/cmd/semel', 'gateway', '--listen', '127.0.0.1:0', '--upstream',
-                       f'http://127.0.0.1:{self.upstream.port}', '--db', url, '--log', 'none'],
+                       f'http://127.0.0.1:{(upstream or self.upstream).port}', '--db', url, '--log', 'none'],
                       f'{folder}/{name}.log', r'listening on 127\.0\.0\.1:(\d+)',
                       env={'SEMEL_UPSTREAM_CONNECTIONS_MAX': '5000'})
 
     def close(self):
-        for s in (self.sqlite, self.pg, self.nginx, self.upstream):
+        for s in (self.sqlite, self.pg, self.pg_small, self.nginx, self.upstream, self.small):
             s.close()
 
     def database_s(self, server):
@@ -199,6 +202,19 @@ def at(report, bench, n):
                        2 * passed['cpu_us'] / results[name]['cpu_us'], 1)
 
 
+def commits(report, bench, pool, upstream, gateway):
+    """Fresh keys before an upstream that commits a row for each request, to the same server."""
+    alone, claimed = [], []
+    for _ in range(ROUNDS):
+        alone.append(bench.run(upstream, 64, target='/commit'))
+        claimed.append(bench.run(gateway, 64, 'seq:' + bench.new_key(), target='/commit'))
+    alone, claimed = median(alone), median(claimed)
+    row(report, 64, f'commits, pool of {pool}', alone)
+    row(report, 64, 'fresh keys before it', claimed)
+    report.bar(f'fresh keys at 64 before an upstream that commits on a pool of {pool}, beside it '
+               'alone', claimed['per_s'] / alone['per_s'], 0.75)
+
+
 def part_gateway(report, seconds, build, postgres):
     with tempfile.TemporaryDirectory(dir=build) as folder:
         os.chmod(folder, 0o755)  # nginx's worker is another user
@@ -216,15 +232,8 @@ def part_gateway(report, seconds, build, postgres):
             row(report, 4000, f'no key, {SLOW_MS} ms upstream', slow)
             report.bar('requests per CPU second at 4000 waiting, no key, beside nginx',
                        nginx['cpu_us'] / slow['cpu_us'], 1)
-            alone, claimed = [], []
-            for _ in range(ROUNDS):
-                alone.append(bench.run(bench.upstream, 64, target='/commit'))
-                claimed.append(bench.run(bench.pg, 64, 'seq:' + bench.new_key(), target='/commit'))
-            alone, claimed = median(alone), median(claimed)
-            row(report, 64, 'upstream that commits', alone)
-            row(report, 64, 'fresh key before it', claimed)
-            report.bar('fresh keys at 64 before an upstream that commits, beside it alone',
-                       claimed['per_s'] / alone['per_s'], 0.75)
+            commits(report, bench, 64, bench.upstream, bench.pg)
+            commits(report, bench, SMALL_POOL, bench.small, bench.pg_small)
         finally:
             bench.close()
 

@@ -3,10 +3,10 @@
  * http_upstream: a service to measure a gateway in front of.  One epoll loop, so that 4,000 requests
  * can wait in it.
  *
- *     http_upstream DELAY_MS [CONNINFO]
+ *     http_upstream DELAY_MS [LINKS CONNINFO]
  *
  * 201 with 92 bytes, at once; below /slow after DELAY_MS; below /commit when it has
- * committed one row (INSERT INTO done DEFAULT VALUES, on one of 64 connections to PostgreSQL).
+ * committed one row (INSERT INTO done DEFAULT VALUES, on one of LINKS connections to PostgreSQL).
  * Says "port N" when it listens.
  */
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUEST_MAX = 8192, EVENTS = 512, LINKS = 64 };
+enum { REQUEST_MAX = 8192, EVENTS = 512, LINKS_MAX = 256 };
 
 struct conn {
         bool is_link;
@@ -46,7 +46,8 @@ struct queue {
 };
 
 static struct queue delayed = {.last = &delayed.first}, commits = {.last = &commits.first};
-static struct link links[LINKS];
+static struct link links[LINKS_MAX];
+static int link_count;
 static struct conn listener;
 static int ep;
 static long long delay_us;
@@ -96,7 +97,7 @@ static void answer(struct conn *c)
 
 static void serve_commits(void)
 {
-        for (int i = 0; i < LINKS && commits.first; i++) {
+        for (int i = 0; i < link_count && commits.first; i++) {
                 if (!links[i].pg || links[i].serves)
                         continue;
                 links[i].serves = take(&commits);
@@ -126,7 +127,7 @@ static void on_link(struct link *l)
 
 static void open_links(const char *conninfo)
 {
-        for (int i = 0; i < LINKS; i++) {
+        for (int i = 0; i < link_count; i++) {
                 struct link *l = &links[i];
                 l->is_link = true;
                 l->pg = PQconnectdb(conninfo);
@@ -209,8 +210,8 @@ int main(int argc, char **argv)
 {
         struct epoll_event events[EVENTS];
         struct rlimit files;
-        if (argc < 2 || argc > 3) {
-                fprintf(stderr, "usage: http_upstream DELAY_MS [CONNINFO]\n");
+        if (argc != 2 && argc != 4) {
+                fprintf(stderr, "usage: http_upstream DELAY_MS [LINKS CONNINFO]\n");
                 return 64;
         }
         getrlimit(RLIMIT_NOFILE, &files);
@@ -218,8 +219,11 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &files);
         delay_us = strtoll(argv[1], NULL, 10) * 1000;
         ep = epoll_create1(0);
-        if (argc == 3)
-                open_links(argv[2]);
+        if (argc == 4) {
+                link_count = (int)strtol(argv[2], NULL, 10);
+                link_count = link_count < LINKS_MAX ? link_count : LINKS_MAX;
+                open_links(argv[3]);
+        }
         listen_somewhere();
         for (;;) {
                 long long left = delayed.first ? delayed.first->due_us - now_us() : 1000000;
