@@ -47,7 +47,7 @@ static void account(struct request *r)
         metrics_observe(&gw->metrics, HISTOGRAM_TOTAL, now_us - r->started_us);
         if (!gw->log)
                 return;
-        const uint8_t *query = memchr(r->path.p, '?', r->path.n);
+        const uint8_t *query = r->path.n > 0 ? memchr(r->path.p, '?', r->path.n) : NULL;
         const struct access_line line = {
                 .wall_us = r->started_wall_us,
                 .peer = (const char *)buf_span(&r->head).p,

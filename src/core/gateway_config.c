@@ -177,7 +177,7 @@ void gateway_config_defaults(struct gateway_config *config)
 
 bool path_matches(const char *pattern, struct span path)
 {
-        const uint8_t *query = memchr(path.p, '?', path.n);
+        const uint8_t *query = path.n > 0 ? memchr(path.p, '?', path.n) : NULL; /* CONNECT has none */
         const char *p = (const char *)path.p, *end = p + (query ? (size_t)(query - path.p) : path.n);
         const char *pat = pattern;
         for (;;) {
