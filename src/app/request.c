@@ -154,7 +154,7 @@ static void on_timeout(struct deadline *d)
 /* The same bytes in a copy; what points elsewhere is a constant. */
 static struct span moved(struct span s, struct span from, const uint8_t *to)
 {
-        uintptr_t at = (uintptr_t)s.p - (uintptr_t)from.p;
+        uintptr_t at = s.n > 0 ? (uintptr_t)s.p - (uintptr_t)from.p : 0;
         return at < from.n ? span_of(to + at, s.n) : s;
 }
 
