@@ -11,7 +11,6 @@ import sys
 
 import pytest
 
-from support import upstream as up
 from support.gateway import Gateway
 from support.upstream import Forever, Upstream
 from support.wait import wait_until
@@ -110,8 +109,13 @@ def test_few_descriptors_are_shared_out_and_do_not_stop_it(start, upstream):
 
 
 def test_waiting_for_a_connection_upstream_is_bounded(start, upstream):
+    def waits(u, conn, request):  # and keeps its connection
+        reply = u.execute(request)
+        u.release.wait(60)
+        conn.sendall(reply)
+        return True
     gateway = start(config='upstream_connections_max: 1\nupstream_waiting_max: 2\n')
-    upstream.plan += [up.hangs(True)]
+    upstream.plan += [waits]
     running = gateway.background('k0')
     wait_until(lambda: upstream.effects['k0'] == 1)
     waiting = [gateway.background(f'w{i}') for i in range(2)]
