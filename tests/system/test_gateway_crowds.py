@@ -130,6 +130,25 @@ def test_waiting_for_a_connection_upstream_is_bounded(start, upstream):
     assert gateway.post('more').status == 201  # the key was free
 
 
+def test_h73_slow_upstreams_hold_no_connection_of_the_store(procs, build, pg, pg_db, pg_store_url, upstream):
+    def waits(u, conn, request):
+        reply = u.execute(request)
+        u.release.wait(60)
+        conn.sendall(reply)
+        return True
+    gateway = Gateway(procs, build.semel, upstream.url, pg_store_url)
+    upstream.plan += [waits] * 60
+    slow = [gateway.background(f's{i}') for i in range(60)]
+    wait_until(lambda: upstream.total() == 60, timeout=20)
+    busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND state <> 'idle' " \
+           "AND pid <> pg_backend_pid()"
+    wait_until(lambda: pg.value(pg_db, busy, (pg_db,)) == 0, what='no connection in a transaction')
+    assert pg.value(pg_db, 'SELECT count(*) FROM pg_stat_activity WHERE datname = %s', (pg_db,)) < 8
+    assert gateway.post('quick').status == 201
+    upstream.release.set()
+    assert [f.result(30).status for f in slow] == [201] * 60
+
+
 ENDLESS = '''
 import socket, sys, threading, time
 port, n, seconds, head = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4].encode()

@@ -221,3 +221,14 @@ def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, s
     replay = other.post('k')
     assert replay.replayed and replay.body == reply.body
     assert upstream.effects['k'] == 1
+
+
+def table():
+    """The matrix as docs/gateway.md shows it."""
+    lines = []
+    for cell, (_, executed, status, problem, retry) in CELLS.items():
+        again = {409: '409 `outcome-unknown`', 201: '201, runs'}.get(retry, f'{retry}, replayed')
+        dedupes = '201, runs again: 1 effect' if retry == 409 else '-'
+        lines.append(f'| {cell} | {int(executed)} | {status}{f" `{problem}`" if problem else ""} | '
+                     f'{again} | {dedupes} |')
+    return '\n'.join(lines)

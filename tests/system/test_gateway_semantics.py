@@ -103,6 +103,15 @@ def test_h21_h22_h26_replay_byte_for_byte(gateway, upstream):
     assert again.endswith(b'effect 1 of k\0\xff')
 
 
+def test_h28_a_page_may_see_that_it_is_a_replay(gateway, upstream):
+    upstream.plan.append(up.answers(b'HTTP/1.1 201 Created\r\nAccess-Control-Allow-Origin: *\r\n'
+                                    b'Access-Control-Expose-Headers: X-Own\r\nContent-Length: 0\r\n\r\n'))
+    first, again = gateway.post('k'), gateway.post('k')
+    exposed = [[v for n, v in r.headers if n.lower() == 'access-control-expose-headers']
+               for r in (first, again)]
+    assert exposed == [['X-Own'], ['X-Own', 'Idempotent-Replayed']] and again.replayed
+
+
 @pytest.mark.parametrize('raw', [
     b'HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n',
     b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n',
