@@ -11,6 +11,7 @@ struct deadline_list {
         struct loop *loop;
         struct timer *timer;
         struct deadline head; /* of a ring */
+        int64_t soonest_us; /* none of them is due before; mostly nothing has to be looked at */
 };
 
 static bool is_empty(const struct deadline_list *list)
@@ -31,12 +32,20 @@ static void on_step(void *arg)
 {
         struct deadline_list *list = arg;
         int64_t now_us = loop_now_us(list->loop);
+        if (now_us < list->soonest_us) {
+                timer_start(list->timer, DEADLINE_STEP_US);
+                return;
+        }
+        list->soonest_us = INT64_MAX;
         struct deadline due;
         due.prev = due.next = &due;
         for (struct deadline *d = list->head.next, *next; d != &list->head; d = next) {
                 next = d->next;
-                if (d->at_us > now_us)
+                if (d->at_us > now_us) {
+                        if (d->at_us < list->soonest_us)
+                                list->soonest_us = d->at_us;
                         continue;
+                }
                 unlink_one(d);
                 d->prev = due.prev;
                 d->next = &due;
@@ -61,6 +70,7 @@ struct deadline_list *deadline_list_new(struct loop *loop)
         if (!list)
                 return NULL;
         list->loop = loop;
+        list->soonest_us = INT64_MAX;
         list->head.prev = list->head.next = &list->head;
         list->timer = timer_new(loop, on_step, list);
         if (!list->timer) {
@@ -82,6 +92,8 @@ void deadline_list_free(struct deadline_list *list)
 void deadline_set(struct deadline_list *list, struct deadline *d, int64_t at_us)
 {
         d->at_us = at_us;
+        if (at_us < list->soonest_us)
+                list->soonest_us = at_us;
         if (d->next)
                 return;
         d->prev = list->head.prev;

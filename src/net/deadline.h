@@ -3,8 +3,8 @@
  * deadline: very many timeouts that almost never fire.
  *
  * A timer per connection costs a heap operation per request; here a deadline is a number in a
- * list, and one timer looks at all of them every DEADLINE_STEP_US.  It fires at most that much
- * late, never early.
+ * list, and one timer looks every DEADLINE_STEP_US whether one of them may be due, and at all of them if
+ * so.  It fires at most that much late, never early.
  */
 #ifndef NET_DEADLINE_H
 #define NET_DEADLINE_H

@@ -459,7 +459,6 @@ static void name_peer(struct http_conn *conn)
 
 void http_conn_start(struct http_conn *conn)
 {
-        sock_nodelay(&conn->sock);
         name_peer(conn);
         idle(conn);
 }

@@ -158,6 +158,8 @@ static int bind_tcp(struct http_server *server)
         server->listener_open = true;
         if (server->config.reuse_port)
                 rc = set_reuse_port(server);
+        if (rc == 0) /* accepted connections inherit it */
+                rc = uv_tcp_nodelay(&server->listener.tcp, 1);
         if (rc == 0)
                 rc = uv_tcp_bind(&server->listener.tcp, (struct sockaddr *)&addr, 0);
         if ((rc == UV_EAFNOSUPPORT || rc == UV_EADDRNOTAVAIL) && !server->config.listen.host[0]) {
