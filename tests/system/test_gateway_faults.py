@@ -223,6 +223,113 @@ def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, s
     assert upstream.effects['k'] == 1
 
 
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h62_the_store_goes_down_between_claim_and_completion(procs, build, pg_own, semel, dedupes):
+    """The caller gets its reply, with a warning; the key is never free."""
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+    upstream = Upstream(dedupes)
+    gateway = Gateway(procs, build.semel, upstream.url, url, '--lease', '1s', '--upstream-timeout',
+                      '900ms', *(['--idempotent'] if dedupes else []))
+
+    def strikes(u, conn, request):
+        reply = u.execute(request)
+        pg_own.stop('immediate')
+        conn.sendall(reply)
+        return True
+    upstream.plan.append(strikes)
+    first = gateway.post('k', timeout=60)
+    assert upstream.struck == 1 and first.status == 201
+    assert first.header('Semel-Warning') == 'reply-not-recorded'
+    assert gateway.metric('semel_gateway_unrecorded_total') == 1
+    assert gateway.post('k').problem == 'store-down'
+    pg_own.start()
+    final = 'outcome-unknown' if not dedupes else None
+    again = wait_until(lambda: (r := gateway.post('k')).status in (201, 409) and (
+        r.status == 201 or r.problem != 'in-flight') and r, timeout=15)
+    assert (again.status, again.problem if again.status == 409 else None) == (
+        (201, None) if dedupes else (409, final))
+    assert upstream.effects['k'] == 1
+    upstream.close()
+
+
+def test_h62_the_store_comes_back_before_the_claim_is_over(procs, build, pg_own, semel):
+    """The completion is tried again for as long as the lease lasts."""
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+    upstream = Upstream()
+    gateway = Gateway(procs, build.semel, upstream.url, url)
+
+    def strikes(u, conn, request):
+        reply = u.execute(request)
+        pg_own.stop('immediate')
+        conn.sendall(reply)
+        return True
+    upstream.plan.append(strikes)
+    call = gateway.background('k')
+    wait_until(lambda: pg_own.popen.poll() is not None)
+    pg_own.start()
+    first = call.result(60)
+    assert (first.status, first.header('Semel-Warning')) == (201, None)
+    assert gateway.post('k').replayed and upstream.effects['k'] == 1
+    upstream.close()
+
+
+def test_h62_a_disk_that_is_full(procs, build, sqlite_url):
+    """Files may grow to 1 MiB only: some claims fail, and some completions."""
+    upstream = Upstream()
+    limit = ('sh', '-c', 'trap "" XFSZ; ulimit -f 1024; exec "$@"', 'sh')
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
+                      '--lease', '1s', prefix=limit)
+    big = b'HTTP/1.1 201 Created\r\nContent-Length: 50000\r\n\r\n' + b'd' * 50000
+    heard = []
+    for i in range(60):
+        upstream.plan[:] = [up.answers(big, executes=True)]
+        r = gateway.post(f'k{i}', timeout=60)
+        heard.append((r.status, r.header('Semel-Warning')))
+        if [h for h in heard if h != (201, None)][1:]:
+            break
+    failed = [h for h in heard if h != (201, None)]
+    assert failed, 'the disk was large enough'
+    assert set(failed) <= {(503, None), (201, 'reply-not-recorded')}, set(failed)
+    del upstream.plan[:]
+    for i, h in enumerate(heard):
+        if h == (201, None):
+            assert gateway.post(f'k{i}').body == b'd' * 50000
+        assert upstream.effects[f'k{i}'] <= 1
+    assert gateway.process.alive()
+    upstream.close()
+
+
+@pytest.mark.parametrize('moment', ['upstream works', 'reply comes', 'reply is cut'])
+def test_h68_a_client_that_leaves_at_each_moment(start, sqlite_url, moment):
+    upstream, gateway = start(False, sqlite_url, '--upstream-timeout', '2s')
+
+    def stages(u, conn, request):
+        reply = u.execute(request)
+        half = len(reply) // 2
+        if moment != 'upstream works':
+            conn.sendall(reply[:half])
+            reply = reply[half:]
+        u.release.wait(10)
+        if moment != 'reply is cut':
+            conn.sendall(reply)
+        return False
+    upstream.plan.append(stages)
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: 3\r\n\r\nx=1')
+        wait_until(lambda: upstream.effects['k'] == 1)
+    upstream.release.set()
+    gateway.wait_quiet()
+    again = gateway.post('k')
+    if moment == 'reply is cut':
+        assert again.problem == 'outcome-unknown'
+    else:
+        assert again.replayed and again.body.startswith(b'effect 1 of k')
+    assert upstream.effects['k'] == 1 and upstream.struck == 1
+
+
 def table():
     """The matrix as docs/gateway.md shows it."""
     lines = []
