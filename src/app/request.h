@@ -87,7 +87,8 @@ struct request {
         int64_t deadline_us;  /* until then the claim is trusted: counted from before the submit */
         int64_t wait_until_us; /* Prefer: wait */
         int64_t pause_us;
-        bool waiting;         /* counted as a waiter */
+        bool waiting;         /* counted as a waiter, and in its worker's list of its id */
+        struct request *wait_prev, *wait_next;
         bool unprotected;     /* the store is down, and the route fails open */
         struct store_op op;
         bool op_busy;
@@ -150,6 +151,8 @@ void request_spares_free(struct worker *w);
 
 void request_claim(struct request *r);
 void request_wait_over(struct request *r); /* look again: a duplicate ended, or time passed */
+/* The list of those who wait for this id, and perhaps for others. */
+struct request **request_waiting(struct worker *w, const struct command_id *id);
 /* Stop being a waiter. */
 void request_unwait(struct request *r);
 

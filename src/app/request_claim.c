@@ -42,17 +42,28 @@ static int64_t wait_wanted(const struct request *r)
 
 /* -- waiting --------------------------------------------------------------------------------------- */
 
+struct request **request_waiting(struct worker *w, const struct command_id *id)
+{
+        return &w->waiting[(id->b[0] | id->b[1] << 8) % WAIT_BUCKETS];
+}
+
 static bool wait_enter(struct request *r)
 {
         struct gateway *gw = r->w->gw;
-        if (!r->waiting) {
-                if (atomic_fetch_add(&gw->waiters, 1) >= gw->config->waiters_max) {
-                        atomic_fetch_sub(&gw->waiters, 1);
-                        return false;
-                }
-                r->waiting = true;
-                hot_inbox_waiting(gw->hot, &r->w->inbox, 1);
+        struct request **list = request_waiting(r->w, &r->claim.id);
+        if (r->waiting)
+                return true;
+        if (atomic_fetch_add(&gw->waiters, 1) >= gw->config->waiters_max) {
+                atomic_fetch_sub(&gw->waiters, 1);
+                return false;
         }
+        r->waiting = true;
+        r->wait_prev = NULL;
+        r->wait_next = *list;
+        if (r->wait_next)
+                r->wait_next->wait_prev = r;
+        *list = r;
+        hot_inbox_waiting(gw->hot, &r->w->inbox, 1);
         return true;
 }
 
@@ -61,6 +72,10 @@ void request_unwait(struct request *r)
         if (!r->waiting)
                 return;
         r->waiting = false;
+        *(r->wait_prev ? &r->wait_prev->wait_next : request_waiting(r->w, &r->claim.id)) =
+                r->wait_next;
+        if (r->wait_next)
+                r->wait_next->wait_prev = r->wait_prev;
         hot_inbox_waiting(r->w->gw->hot, &r->w->inbox, -1);
         atomic_fetch_sub(&r->w->gw->waiters, 1);
 }

@@ -51,7 +51,7 @@ void request_put(struct worker *w, struct request *r)
         r->headers = NULL;
         buf_release(&r->body);
         buf_release(&r->reply_body);
-        if (w->spare_request_count >= SPARE_MAX) {
+        if (w->spare_request_count + 1 > SPARE_MAX) {
                 release(r);
                 return;
         }
@@ -98,7 +98,7 @@ void reading_put(struct worker *w, struct reading *rd)
         if (!rd)
                 return;
         http_fingerprint_release(&rd->fp);
-        if (w->spare_reading_count >= SPARE_MAX) {
+        if (w->spare_reading_count + 1 > SPARE_MAX) {
                 reading_free(rd);
                 return;
         }

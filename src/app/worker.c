@@ -18,21 +18,27 @@
 
 /* -- waiters -------------------------------------------------------------------------------- */
 
+/* Those of the list who wait for this id, or for any (NULL).  Each of them ends, or goes on, by itself:
+ * nobody else leaves the list meanwhile. */
+static void look_again_at(struct request *list, const struct command_id *id)
+{
+        for (struct request *r = list, *next; r; r = next) {
+                next = r->wait_next;
+                if (r->stage != REQUEST_WAIT || r->holding ||
+                    (id && !command_id_eq(id, &r->claim.id)))
+                        continue;
+                request_enter(r);
+                request_wait_over(r);
+                request_leave(r);
+        }
+}
+
 static void look_again(struct worker *w, const struct command_id *ids, int n)
 {
-        for (struct request *r = w->requests, *next; r; r = next) {
-                next = r->next;
-                if (r->stage != REQUEST_WAIT || r->holding)
-                        continue;
-                bool hit = n < 0;
-                for (int i = 0; i < n && !hit; i++)
-                        hit = command_id_eq(&ids[i], &r->claim.id);
-                if (hit) {
-                        request_enter(r);
-                        request_wait_over(r);
-                        request_leave(r);
-                }
-        }
+        for (int i = 0; i < n; i++)
+                look_again_at(*request_waiting(w, &ids[i]), &ids[i]);
+        for (size_t i = 0; n < 0 && i < WAIT_BUCKETS; i++)
+                look_again_at(w->waiting[i], NULL);
 }
 
 static void inbox_wake(void *arg)

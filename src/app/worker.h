@@ -36,6 +36,8 @@ struct gateway {
 struct request;
 struct reading;
 
+enum { WAIT_BUCKETS = 1024 };
+
 struct worker {
         struct gateway *gw;
         pthread_t thread;
@@ -48,6 +50,7 @@ struct worker {
         struct sha256 *hash; /* of ids */
         struct hot_inbox inbox; /* ids whose waiters here are to look again */
         struct request *requests; /* all that live */
+        struct request *waiting[WAIT_BUCKETS]; /* those that wait for a duplicate, by id */
         size_t request_count;
         struct request *spare_requests; /* memory for the next ones */
         struct reading *spare_readings;

@@ -265,3 +265,28 @@ def test_h38_ten_thousand_races_of_two_users_with_one_key(start, upstream, procs
     assert gateway.outcome('ran') == 2 * rounds
     logs = gateway.process.logs()
     assert 'secret' not in logs
+
+
+def test_h76_hundreds_wait_for_one_key_and_all_get_its_reply(start, upstream):
+    def waits(u, conn, request):
+        reply = u.execute(request)
+        u.release.wait(60)
+        conn.sendall(reply)
+        return True
+    gateway = start()
+    upstream.plan += [waits, waits]
+    running = [gateway.background(k) for k in ('k', 'j')]
+    wait_until(lambda: upstream.total() == 2)
+    socks = [connect(gateway) for _ in range(300)]
+    for i, s in enumerate(socks):
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nPrefer: wait=30\r\nContent-Length: 3\r\n'
+                  b'Idempotency-Key: %s\r\n\r\nx=1' % (b'k' if i % 3 else b'j'))
+    wait_until(lambda: gateway.metric('semel_gateway_waiters') == 300)
+    for s in socks[:50]:
+        s.close()
+    wait_until(lambda: gateway.metric('semel_gateway_waiters') == 250)
+    upstream.release.set()
+    assert [f.result(20).status for f in running] == [201, 201]
+    for i, s in list(enumerate(socks))[50:]:
+        assert b'effect 1 of ' + (b'k' if i % 3 else b'j') in read_until(s, b'\xff')
+    assert gateway.metric('semel_gateway_waiters') == 0 and upstream.total() == 2

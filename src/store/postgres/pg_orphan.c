@@ -64,7 +64,8 @@ static struct span copy_text(struct orphan *o, size_t *at, struct span s)
 {
         if (s.n > sizeof o->text - *at)
                 s.n = sizeof o->text - *at;
-        memcpy(o->text + *at, s.p, s.n);
+        if (s.n > 0)
+                memcpy(o->text + *at, s.p, s.n);
         struct span copy = span_of(o->text + *at, s.n);
         *at += s.n;
         return copy;
