@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { POOL_MAX = 128 }; /* of a thread: 5 MiB */
+enum { POOL_MAX = 512 }; /* of a thread: 18 MiB, mostly untouched */
 
 static _Thread_local struct message_buffers *pool;
 static _Thread_local size_t pool_count;
