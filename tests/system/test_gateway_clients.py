@@ -104,7 +104,7 @@ def check(upstream, gateway, proxy, reply):
     assert b'HTTP/1.1 201 ' in proxy.lost and reply.startswith(b'effect 1 of ')
     assert upstream.effects['order-7'] == 1
     assert sum(r.method == 'POST' for r in upstream.requests) == 1
-    assert gateway.outcome('replayed') == 1
+    wait_until(lambda: gateway.outcome('replayed') == 1)
 
 
 @pytest.mark.parametrize('client', COMMANDS)
