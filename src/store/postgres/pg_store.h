@@ -50,7 +50,6 @@ enum {
          * of replays never is a heap of memory. */
         PG_BODY_BATCHED_BYTES = 16 * 1024,
 };
-#define PG_SLOW_BATCH_US (1500 * INT64_C(1)) /* a batch that takes longer waits for the disk */
 #define PG_LOCK_TIMEOUT "100ms"             /* rule B2 */
 #define PG_HELD_KEY_US (1 * SECOND)         /* what a caller of a held key is told to wait */
 #define PG_CONNECT_US (1 * SECOND)          /* one attempt; every third gets PG_CONNECT_SLOW_US */
@@ -60,6 +59,7 @@ enum {
 #define PG_GRACE_US (500 * MS)              /* past a deadline, for an answer on its way */
 #define PG_OPEN_US (10 * SECOND)
 #define PG_REAP_US (30 * SECOND)
+#define PG_SLOW_BATCH_US INT64_C(1500)      /* a batch that takes longer waits for the disk */
 
 /* op->stage: the lane it waits for, and */
 enum {
