@@ -34,7 +34,8 @@ static struct span attempt_span(const struct command_attempt *attempt)
 
 /* -- INSERT -------------------------------------------------------------------------------- */
 
-static void build_insert(const struct batch *b, struct params *p)
+void pg_claim_params_begin(struct params *p,
+                           void (*column)(struct params *p, int i, enum pg_type type))
 {
         static const enum pg_type types[] = {
                 PG_BYTEA, PG_BYTEA, PG_BYTEA, PG_BOOL,  PG_BOOL,  PG_INT8, PG_INT8,
@@ -42,24 +43,32 @@ static void build_insert(const struct batch *b, struct params *p)
         enum { N = sizeof types / sizeof *types };
         pg_params_clear(p, N);
         for (int i = 0; i < N; i++)
-                pg_params_array(p, i, types[i]);
-        for (size_t i = 0; i < b->n; i++) {
-                const struct command_claim *claim = &b->ops[i]->in.claim.claim;
-                const struct store_label *label = &b->ops[i]->in.claim.label;
-                pg_params_bytea(p, 0, span_of(claim->id.b, sizeof claim->id.b));
-                pg_params_bytea(p, 1, attempt_span(&claim->attempt));
-                pg_params_bytea(p, 2, span_of(claim->fingerprint.b, sizeof claim->fingerprint.b));
-                pg_params_int(p, 3, claim->policy.retry);
-                pg_params_int(p, 4, claim->policy.idempotent);
-                pg_params_int(p, 5, claim->lease_us);
-                pg_params_int(p, 6, claim->request_us);
-                pg_params_int(p, 7, claim->retention_us);
-                pg_params_int(p, 8, label->mode);
-                pg_params_bytea(p, 9, label->scope);
-                pg_params_bytea(p, 10, label->operation);
-                pg_params_bytea(p, 11, label->key);
-                pg_params_bytea(p, 12, label->holder);
-        }
+                column(p, i, types[i]);
+}
+
+void pg_claim_params_add(struct params *p, const struct command_claim *claim,
+                         const struct store_label *label)
+{
+        pg_params_bytea(p, 0, span_of(claim->id.b, sizeof claim->id.b));
+        pg_params_bytea(p, 1, attempt_span(&claim->attempt));
+        pg_params_bytea(p, 2, span_of(claim->fingerprint.b, sizeof claim->fingerprint.b));
+        pg_params_int(p, 3, claim->policy.retry);
+        pg_params_int(p, 4, claim->policy.idempotent);
+        pg_params_int(p, 5, claim->lease_us);
+        pg_params_int(p, 6, claim->request_us);
+        pg_params_int(p, 7, claim->retention_us);
+        pg_params_int(p, 8, label->mode);
+        pg_params_bytea(p, 9, label->scope);
+        pg_params_bytea(p, 10, label->operation);
+        pg_params_bytea(p, 11, label->key);
+        pg_params_bytea(p, 12, label->holder);
+}
+
+static void build_insert(const struct batch *b, struct params *p)
+{
+        pg_claim_params_begin(p, pg_params_array);
+        for (size_t i = 0; i < b->n; i++)
+                pg_claim_params_add(p, &b->ops[i]->in.claim.claim, &b->ops[i]->in.claim.label);
 }
 
 static void answer_inserted(struct pg_store *st, struct store_op *op, const PGresult *res, int r)

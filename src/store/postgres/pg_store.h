@@ -208,6 +208,13 @@ void pg_link_drop(struct link *ln, bool soon);
 
 /* -- the rest --------------------------------------------------------------------------------- */
 
+/* The parameters of claim_insert.sql and tx_claim.sql, in the one order that both have:
+ * pg_claim.c.  begin: with pg_params_array or pg_params_scalar; add: one claim. */
+void pg_claim_params_begin(struct params *p,
+                           void (*column)(struct params *p, int i, enum pg_type type));
+void pg_claim_params_add(struct params *p, const struct command_claim *claim,
+                         const struct store_label *label);
+
 /* What to do with the row that an operation asked for: pg_claim.c, pg_write.c, pg_admin.c. */
 void pg_claim_decide(struct pg_store *st, struct store_op *op, bool exists, bool body_left_out);
 void pg_write_decide(struct pg_store *st, struct store_op *op, const struct store_record *rec,

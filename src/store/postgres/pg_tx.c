@@ -241,26 +241,8 @@ static enum next decide(const struct pg_tx *t, bool exists, bool time_over,
 static void build_claim(struct params *p, const struct command_claim *claim,
                         const struct store_label *label)
 {
-        static const enum pg_type types[] = {
-                PG_BYTEA, PG_BYTEA, PG_BYTEA, PG_BOOL,  PG_BOOL,  PG_INT8, PG_INT8,
-                PG_INT8,  PG_INT2,  PG_BYTEA, PG_BYTEA, PG_BYTEA, PG_BYTEA};
-        enum { N = sizeof types / sizeof *types };
-        pg_params_clear(p, N);
-        for (int i = 0; i < N; i++)
-                pg_params_scalar(p, i, types[i]);
-        pg_params_bytea(p, 0, span_of(claim->id.b, sizeof claim->id.b));
-        pg_params_bytea(p, 1, span_of(claim->attempt.b, sizeof claim->attempt.b));
-        pg_params_bytea(p, 2, span_of(claim->fingerprint.b, sizeof claim->fingerprint.b));
-        pg_params_int(p, 3, claim->policy.retry);
-        pg_params_int(p, 4, claim->policy.idempotent);
-        pg_params_int(p, 5, claim->lease_us);
-        pg_params_int(p, 6, claim->request_us);
-        pg_params_int(p, 7, claim->retention_us);
-        pg_params_int(p, 8, label->mode);
-        pg_params_bytea(p, 9, label->scope);
-        pg_params_bytea(p, 10, label->operation);
-        pg_params_bytea(p, 11, label->key);
-        pg_params_bytea(p, 12, label->holder);
+        pg_claim_params_begin(p, pg_params_scalar);
+        pg_claim_params_add(p, claim, label);
 }
 
 /* Insert, else look, else take: once around.  *ret_next says whether there is an answer. */
