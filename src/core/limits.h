@@ -65,6 +65,21 @@ enum {
 
         /* One purge or list step: short transactions, so that nobody waits behind them. */
         LIMIT_SWEEP_ROWS = 500,
+
+        /* One batch of the relay: 5,000 rows reach the rate that reading, publishing and deleting
+         * alone allow, and more bytes than this would only be memory. */
+        LIMIT_OUTBOX_BATCH_ROWS = 5000,
+        LIMIT_OUTBOX_BATCH_BYTES = 8 * 1024 * 1024,
+        /* Keys that a lane remembers as blocked; past it a lane reads no new rows of the slot. */
+        LIMIT_OUTBOX_BLOCKED_KEYS = 4096,
+        /* Prune, retry and republish go in short transactions. */
+        LIMIT_OUTBOX_PRUNE_ROWS = 1000,
+        /* Events as they are appended. */
+        LIMIT_EVENT_TOPIC_BYTES = 249, /* Kafka's */
+        LIMIT_EVENT_KEY_BYTES = 4096,
+        LIMIT_EVENT_HEADERS = 64,
+        LIMIT_EVENT_HEADERS_BYTES = 64 * 1024,
+        LIMIT_EVENT_PAYLOAD_BYTES = 64 * 1024 * 1024,
 };
 
 #define LIMIT_LEASE_US (24 * HOUR)

@@ -34,6 +34,7 @@
 #include "base/err.h"
 #include "core/command.h"
 #include "core/identity.h"
+#include "store/outbox.h"
 #include "sys/clock.h"
 
 /* What a row carries besides what decisions look at. */
@@ -202,6 +203,7 @@ struct store_driver {
         /* The statements that migrate would run on an empty database (what = "schema"), or the
          * least-privilege script for `role` (what = "grants"). */
         semel_code (*print)(const char *what, const char *role, struct buf *out, semel_error *err);
+        outbox_open_fn *outbox_open; /* store/outbox.h; NULL: no outbox here */
 };
 
 /* Wrappers: a store around a store, which they own and close. */
