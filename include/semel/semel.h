@@ -18,6 +18,7 @@
 
 #include <semel/command.h>
 #include <semel/error.h>
+#include <semel/event.h>
 #include <semel/key.h>
 #include <semel/keys.h>
 #include <semel/reply.h>

@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#include "base/utf8.h"
+
 static const struct problem_entry entries[PROBLEM_KINDS] = {
         [PROBLEM_KEY_MISSING] = {"key-missing", 400, false,
                                  "This operation needs an Idempotency-Key"},
@@ -38,32 +40,6 @@ const struct problem_entry *problem_entry(enum problem_kind kind)
 {
         assert((unsigned)kind < PROBLEM_KINDS);
         return &entries[kind];
-}
-
-/* Length of the well-formed UTF-8 character at s.p (RFC 3629: shortest form, no surrogates), or 0. */
-static size_t utf8_char(struct span s)
-{
-        uint8_t c = s.p[0], low = 0x80, high = 0xbf;
-        size_t n;
-        if (c < 0x80)
-                return 1;
-        if (c < 0xc2 || c > 0xf4)
-                return 0;
-        n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-        if (c == 0xe0)
-                low = 0xa0;
-        else if (c == 0xed)
-                high = 0x9f;
-        else if (c == 0xf0)
-                low = 0x90;
-        else if (c == 0xf4)
-                high = 0x8f;
-        if (s.n < n || s.p[1] < low || s.p[1] > high)
-                return 0;
-        for (size_t i = 2; i < n; i++)
-                if (s.p[i] < 0x80 || s.p[i] > 0xbf)
-                        return 0;
-        return n;
 }
 
 /* A JSON string.  Bytes that are no UTF-8 become U+FFFD: a detail may quote what a client

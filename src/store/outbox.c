@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * outbox: see outbox.h; what all drivers share.
+ */
+#include "store/outbox.h"
+
+#include <assert.h>
+
+const char *outbox_mode_name(enum outbox_mode mode)
+{
+        static const char *const names[OUTBOX_MODES] = {
+                [OUTBOX_OWNED] = "owned",
+                [OUTBOX_SINGLE] = "single",
+                [OUTBOX_TWO_PHASE] = "two-phase",
+                [OUTBOX_EXACTLY_ONCE] = "exactly-once",
+        };
+        assert((unsigned)mode < OUTBOX_MODES);
+        return names[mode];
+}
+
+const char *outbox_state_name(enum outbox_state state)
+{
+        static const char *const names[OUTBOX_STATES] = {
+                [OUTBOX_PENDING] = "PENDING",
+                [OUTBOX_PUBLISHING] = "PUBLISHING",
+                [OUTBOX_PUBLISHED] = "PUBLISHED",
+                [OUTBOX_DEAD] = "DEAD",
+        };
+        assert((unsigned)state < OUTBOX_STATES);
+        return names[state];
+}
+
+void outbox_rows_release(struct outbox_rows *rows)
+{
+        if (rows->release)
+                rows->release(rows->driver);
+        *rows = (struct outbox_rows){0};
+}
