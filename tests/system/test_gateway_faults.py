@@ -5,6 +5,8 @@ effect happened, what the first caller heard, and what the next retry hears.
 Each cell asserts that its fault struck unfinished work.  Under hold the effect happens at most
 once; with an upstream that dedupes it happens exactly once, when the client has retried."""
 import socket
+import sqlite3
+import threading
 
 import pytest
 
@@ -20,9 +22,18 @@ FLOOD = b'HTTP/1.1 102 Processing\r\n\r\n' * 1000
 TRUNCATED = b'HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nonly this'
 HUGE_HEAD = b'HTTP/1.1 201 Created\r\nX-Long: ' + b'a' * 100000 + b'\r\n\r\n'
 
+# More than the socket buffers hold at once: a reset in the middle strikes a request that is being sent.
+BODY = b'x' * 9_000_000
+SMALL = b'x=1'
+
 # name: behaviour, executed by then, first status, first problem, retry status under hold
 CELLS = {
-    'resets in the request\'s body': (up.resets_in_the_body, False, 502, 'upstream-unknown', 409),
+    'resets before it reads the request': (up.resets_after_request(0), False, 502, 'upstream-unknown', 409),
+    'resets after one byte of the request': (up.resets_after_request(1), False, 502, 'upstream-unknown',
+                                             409),
+    'resets in the middle of the request': (up.resets_after_request(0.5), False, 502, 'upstream-unknown',
+                                            409),
+    'resets after the request\'s head': (up.resets_in_the_body, False, 502, 'upstream-unknown', 409),
     'resets after all, not executed': (up.resets_after(0, False), False, 502, 'upstream-unknown', 409),
     'resets after all, executed': (up.resets_after(0, True), True, 502, 'upstream-unknown', 409),
     'resets after one byte of the reply': (up.resets_after(1, True), True, 502, 'upstream-unknown', 409),
@@ -76,13 +87,13 @@ def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
     behave, executed, status, problem, retry_status = CELLS[cell]
     upstream, gateway = start(False, sqlite_url)
     upstream.plan.append(behave)
-    first = gateway.post('k')
+    first = gateway.post('k', BODY)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     if problem:
         assert first.problem == problem
     assert upstream.effects['k'] == (1 if executed else 0)
-    second = gateway.post('k')
+    second = gateway.post('k', BODY)
     assert second.status == retry_status, second
     if retry_status == 409:
         assert second.problem == 'outcome-unknown'
@@ -98,16 +109,117 @@ def test_h62_fault_with_an_upstream_that_dedupes(start, sqlite_url, cell):
     behave, executed, status, problem, _ = CELLS[cell]
     upstream, gateway = start(True, sqlite_url)
     upstream.plan.append(behave)
-    first = gateway.post('k')
+    first = gateway.post('k', BODY)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     upstream.release.set()
-    second = gateway.post('k')
+    second = gateway.post('k', BODY)
     assert second.status == 201, second
     assert upstream.effects['k'] == 1
-    third = gateway.post('k')
+    third = gateway.post('k', BODY)
     assert third.replayed and third.kept() == (second.status, [
         h for h in second.kept()[1] if h[0] != 'Set-Cookie'], second.body)
+
+
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+@pytest.mark.parametrize('cell', CELLS, ids=lambda c: c.replace(' ', '-'))
+def test_h68_the_client_leaves_and_then_the_fault_comes(start, sqlite_url, cell, dedupes):
+    """Nobody hears the first answer; the record is the same as if somebody had."""
+    behave, executed, _, _, retry_status = CELLS[cell]
+    upstream, gateway = start(dedupes, sqlite_url)
+    left = threading.Event()
+    upstream.plan.append(up.when(left, behave))
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: %d\r\n\r\n' % len(SMALL) + SMALL)
+        assert upstream.reached.wait(20)
+        assert gateway.metric('semel_gateway_requests') == 1, 'nothing was under way'
+    left.set()
+    gateway.wait_quiet()
+    assert upstream.struck == 1, 'the fault did not strike'
+    assert upstream.effects['k'] == (1 if executed else 0)
+    upstream.release.set()
+    second = gateway.post('k', SMALL)
+    if dedupes and retry_status == 409:
+        assert second.status == 201 and upstream.effects['k'] == 1
+    else:
+        assert second.status == retry_status, second
+        assert upstream.effects['k'] <= 1
+
+
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h68_a_client_that_leaves_while_its_claim_waits(start, sqlite_url, dedupes):
+    """The store is locked by somebody else; the claim lands when nobody waits for it any more."""
+    upstream, gateway = start(dedupes, sqlite_url)
+    assert gateway.post('other').status == 201
+    db = sqlite3.connect(sqlite_url.removeprefix('sqlite:'), isolation_level=None)
+    db.execute('BEGIN IMMEDIATE')
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: %d\r\n\r\n' % len(SMALL) + SMALL)
+        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the claim to wait')
+    wait_until(lambda: gateway.outcome('gone') + gateway.metric('semel_gateway_store_queue') >= 1)
+    db.execute('ROLLBACK')
+    db.close()
+    gateway.wait_quiet()
+    assert upstream.effects['k'] == 0, 'sent for nobody'
+    again = gateway.post('k', SMALL)
+    assert again.status == 201 and upstream.effects['k'] == 1
+
+
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h62_the_store_is_down_before_the_claim(procs, build, pg_own, semel, dedupes):
+    """Fail closed: nothing is sent, and all works again when the store is back."""
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+    upstream = Upstream(dedupes)
+    gateway = Gateway(procs, build.semel, upstream.url, url, *(['--idempotent'] if dedupes else []))
+    assert gateway.post('other').status == 201
+    pg_own.stop('immediate')
+    first = gateway.post('k')
+    assert (first.status, first.problem) == (503, 'store-down')
+    assert int(first.header('Retry-After')) >= 1
+    assert upstream.effects['k'] == 0
+    pg_own.start()
+    again = wait_until(lambda: (r := gateway.post('k')).status == 201 and r, timeout=15)
+    assert again.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
+    upstream.close()
+
+
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h62_the_store_goes_down_at_the_completion(procs, build, pg_own, semel, dedupes):
+    """The completion is on its way: a lock holds its UPDATE while the server is ended."""
+    name = pg_own.new_database()
+    url = pg_own.url(name)
+    assert semel('migrate', '--db', url).returncode == 0
+    upstream = Upstream(dedupes)
+    gateway = Gateway(procs, build.semel, upstream.url, url, '--lease', '1s', '--upstream-timeout',
+                      '900ms', *(['--idempotent'] if dedupes else []))
+    holder = pg_own.connect(name, autocommit=False)
+
+    def holds_the_row(u, conn, request):
+        holder.cursor().execute('SELECT 1 FROM semel.command FOR UPDATE')
+        conn.sendall(u.execute(request))
+        return True
+    upstream.plan.append(holds_the_row)
+    call = gateway.background('k')
+    watch = pg_own.connect(name, autocommit=True).cursor()
+
+    def waits():
+        watch.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return watch.fetchone()[0] >= 1
+    wait_until(waits, what='the completion to wait for the lock')
+    pg_own.stop('immediate')
+    first = call.result(60)
+    assert upstream.struck == 1 and first.status == 201
+    assert first.header('Semel-Warning') == 'reply-not-recorded'
+    pg_own.start()
+    again = wait_until(lambda: (r := gateway.post('k')).status in (201, 409) and (
+        r.status == 201 or r.problem != 'in-flight') and r, timeout=15)
+    assert (again.status, again.problem if again.status == 409 else None) == (
+        (201, None) if dedupes else (409, 'outcome-unknown'))
+    assert upstream.effects['k'] == 1
+    upstream.close()
 
 
 def test_h63_refused_connections_free_the_key(procs, build, sqlite_url):
@@ -330,6 +442,37 @@ def test_h68_a_client_that_leaves_at_each_moment(start, sqlite_url, moment):
     assert upstream.effects['k'] == 1 and upstream.struck == 1
 
 
+# What is not the upstream's: effects, first answer, retry under hold, retry where it dedupes; and the
+# test that shows it.
+OTHERS = {
+    'the upstream refuses the connection': (
+        '0', '502 `upstream-unreachable`', '201, runs', '201, runs',
+        test_h63_refused_connections_free_the_key),
+    'the client leaves, then any of the above': (
+        'as above', '-', 'as above', 'as above', test_h68_the_client_leaves_and_then_the_fault_comes),
+    'the client leaves while its claim waits': (
+        '0', '-', '201, runs', '201, runs', test_h68_a_client_that_leaves_while_its_claim_waits),
+    'the gateway is killed while the upstream works': (
+        '1', '-', '409 `outcome-unknown`', '201, runs again: 1 effect',
+        test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown),
+    'the gateway is stopped beyond its lease, and woken': (
+        '1', 'as the upstream says', '409 `outcome-unknown`', '201, runs again: 1 effect',
+        test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing),
+    'the store is down before the claim': (
+        '0', '503 `store-down`', '201, runs', '201, runs',
+        test_h62_the_store_is_down_before_the_claim),
+    'the store goes down between claim and completion': (
+        '1', '201 with `Semel-Warning`', '409 `outcome-unknown`', '201, runs again: 1 effect',
+        test_h62_the_store_goes_down_between_claim_and_completion),
+    'the store goes down at the completion': (
+        '1', '201 with `Semel-Warning`', '409 `outcome-unknown`', '201, runs again: 1 effect',
+        test_h62_the_store_goes_down_at_the_completion),
+    'the store\'s disk is full': (
+        '0 or 1', '503 `store-down`, or 201 with `Semel-Warning`', 'runs, or 409 `outcome-unknown`',
+        '201: 1 effect', test_h62_a_disk_that_is_full),
+}
+
+
 def table():
     """The matrix as docs/gateway.md shows it."""
     lines = []
@@ -338,4 +481,5 @@ def table():
         dedupes = '201, runs again: 1 effect' if retry == 409 else '-'
         lines.append(f'| {cell} | {int(executed)} | {status}{f" `{problem}`" if problem else ""} | '
                      f'{again} | {dedupes} |')
+    lines += [f'| {cell} | {" | ".join(row[:4])} |' for cell, row in OTHERS.items()]
     return '\n'.join(lines)

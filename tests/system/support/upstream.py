@@ -6,6 +6,7 @@ behaviours for the next requests, in order; when it is empty they are answered w
 is a function (upstream, connection, request) -> keep the connection?
 """
 import collections
+import re
 import socket
 import struct
 import threading
@@ -33,6 +34,7 @@ class Upstream:
         self.replies = {}      # of a deduping upstream, by key
         self.running = set()   # keys of a deduping upstream that are being executed
         self.release = threading.Event()
+        self.reached = threading.Event()  # a behaviour of when() has its request
         self.connections = []
         self.listener = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -201,6 +203,35 @@ def resets_in_the_body(up, conn, request):
 
 
 resets_in_the_body.before_reading = True
+
+
+def resets_after_request(part):
+    """Read this part of the request (0: none of it, but wait until it comes; 1 byte; 0.5 of its body),
+    then reset."""
+    def behave(up, conn, request):
+        conn.recv(1, socket.MSG_PEEK)
+        data = conn.recv(1) if part else b''
+        if 0 < part < 1:
+            while b'\r\n\r\n' not in data:
+                data += conn.recv(1)
+            length = int(re.search(rb'Content-Length: (\d+)', data).group(1))
+            left = int(length * part)
+            while left > 0:
+                left -= len(conn.recv(min(left, 65536)))
+        up.read_of_request = len(data)
+        reset(conn)
+    behave.before_reading = True
+    return behave
+
+
+def when(event, behaviour):
+    """The same, but only when something has happened."""
+    def behave(up, conn, request):
+        up.reached.set()
+        assert event.wait(30)
+        return behaviour(up, conn, request)
+    behave.before_reading = getattr(behaviour, 'before_reading', False)
+    return behave
 
 
 def closes(executes):
