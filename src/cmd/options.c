@@ -105,6 +105,57 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_SHUTDOWN_DEADLINE] = {"shutdown-deadline", NULL, OPTION_TEXT, "TIME",
                                    .help = "after SIGTERM: when what still runs is cut off; "
                                            "default 25s"},
+        [OPT_BROKERS] = {"brokers", NULL, OPTION_TEXT, "HOST:PORT",
+                         .help = "Kafka's bootstrap addresses, with commas between; environment "
+                                 "SEMEL_BROKERS"},
+        [OPT_KAFKA] = {"kafka", NULL, OPTION_MANY, "NAME=VALUE",
+                       .help = "a librdkafka property, such as compression.type=lz4; may be given "
+                               "again.  Passwords belong into the file or SEMEL_KAFKA"},
+        [OPT_PRESET] = {"preset", NULL, OPTION_TEXT, "NAME",
+                        .help = "how the outbox table looks: semel, tutorial or debezium"},
+        [OPT_TABLE] = {"table", NULL, OPTION_TEXT, "NAME",
+                       .help = "the outbox table, when it is not the preset's"},
+        [OPT_UNORDERED] = {"unordered",
+                           .help = "go on with a table that has no order column: events of one key "
+                                   "may be published out of order"},
+        [OPT_RELAY_MODE] = {"mode", NULL, OPTION_TEXT, "MODE",
+                            .help = "owned, single, two-phase or exactly-once; default owned"},
+        [OPT_RELAY_TOPIC] = {"topic", NULL, OPTION_TEXT, "TOPIC",
+                             .help = "the topic of every row, where the table has no column for it "
+                                     "(debezium: what comes before the aggregate type)"},
+        [OPT_RELAY_LISTEN] = {"listen", NULL, OPTION_TEXT, "HOW",
+                              .help = "wake up by the database's notifications: auto, on or off; "
+                                      "default auto"},
+        [OPT_ORDER] = {"order", NULL, OPTION_TEXT, "HOW",
+                       .help = "key, or strict: one row of a key in flight at a time; default key"},
+        [OPT_DONE] = {"done", NULL, OPTION_TEXT, "HOW",
+                      .help = "what becomes of published rows: delete or keep; default delete"},
+        [OPT_KEEP] = {"keep", NULL, OPTION_TEXT, "TIME",
+                      .help = "with --done keep: for how long; default 7d"},
+        [OPT_ON_DEAD] = {"on-dead", NULL, OPTION_TEXT, "POLICY",
+                         .help = "the younger rows of a key whose row is DEAD: skip (publish them) or "
+                                 "block (they wait for an operator); default skip"},
+        [OPT_STUCK_AFTER] = {"stuck-after", NULL, OPTION_TEXT, "TIME",
+                             .help = "two-phase: when a row left PUBLISHING by a dead relay is sent "
+                                     "again; default 60s"},
+        [OPT_LANES] = {"lanes", NULL, OPTION_TEXT, "N",
+                       .help = "batches under way at the same time; default 2"},
+        [OPT_SLOT_LEASE] = {"slot-lease", NULL, OPTION_TEXT, "TIME",
+                            .help = "how long slots stay ours without a sign of life; default 5s"},
+        [OPT_BATCH_ROWS] = {"batch-rows", NULL, OPTION_TEXT, "N",
+                            .help = "most rows of a batch; default 5000"},
+        [OPT_BATCH_BYTES] = {"batch-bytes", NULL, OPTION_TEXT, "SIZE",
+                             .help = "most bytes of a batch, about; default 8MiB"},
+        [OPT_ATTEMPTS_MAX] = {"attempts-max", NULL, OPTION_TEXT, "N",
+                              .help = "tries before a row is DEAD; default 10"},
+        [OPT_RETRY_MIN] = {"retry-min", NULL, OPTION_TEXT, "TIME",
+                           .help = "the longest wait before the second try; doubles; default 200ms"},
+        [OPT_RETRY_MAX] = {"retry-max", NULL, OPTION_TEXT, "TIME",
+                           .help = "the longest wait between tries; default 30s"},
+        [OPT_POLL_MIN] = {"poll-min", NULL, OPTION_TEXT, "TIME",
+                          .help = "how soon an empty table is looked at again at first; default 5ms"},
+        [OPT_POLL_MAX] = {"poll-max", NULL, OPTION_TEXT, "TIME",
+                          .help = "and in the end; default 80ms"},
 };
 
 const struct option_def *option_def(enum option_id id)
@@ -117,16 +168,31 @@ static bool takes_value(enum option_id id)
         return defs[id].kind != OPTION_FLAG;
 }
 
+static bool is_named(enum option_id id, const char *name, size_t n)
+{
+        const char *names[2] = {defs[id].name, defs[id].alias};
+        for (int j = 0; j < 2; j++)
+                if (names[j] && strlen(names[j]) == n && memcmp(names[j], name, n) == 0)
+                        return true;
+        return false;
+}
+
 /* Which option "name" or "name=value" is; OPTION_COUNT when none. */
 static enum option_id find(const char *name, size_t n)
 {
-        for (int i = 0; i < OPTION_COUNT; i++) {
-                const char *names[2] = {defs[i].name, defs[i].alias};
-                for (int j = 0; j < 2; j++)
-                        if (names[j] && strlen(names[j]) == n && memcmp(names[j], name, n) == 0)
-                                return (enum option_id)i;
-        }
+        for (int i = 0; i < OPTION_COUNT; i++)
+                if (is_named((enum option_id)i, name, n))
+                        return (enum option_id)i;
         return OPTION_COUNT;
+}
+
+/* The same among those that a subcommand has. */
+static enum option_id find_in(struct option_set set, const char *name, size_t n)
+{
+        for (size_t i = 0; i < set.count; i++)
+                if (is_named(set.ids[i], name, n))
+                        return set.ids[i];
+        return find(name, n);
 }
 
 static bool in_set(struct option_set set, enum option_id id)
@@ -216,6 +282,7 @@ static semel_code set_value(enum option_id id, const char *text, struct option_v
         switch (def->kind) {
         case OPTION_FLAG:
         case OPTION_TEXT:
+        case OPTION_MANY:
                 return SEMEL_OK;
         case OPTION_CHOICE:
                 return set_choice(def, text, v, err);
@@ -243,7 +310,7 @@ static semel_code parse_option(struct option_set set, char **args, size_t n, siz
 {
         const char *name = args[*i] + 2, *equals = strchr(name, '=');
         size_t len = equals ? (size_t)(equals - name) : strlen(name);
-        enum option_id id = find(name, len);
+        enum option_id id = find_in(set, name, len);
         if (id == OPTION_COUNT || !in_set(set, id))
                 return unknown_option(set, name, err);
         const char *value = equals ? equals + 1 : NULL;
@@ -262,6 +329,12 @@ static semel_code parse_option(struct option_set set, char **args, size_t n, siz
                 value = args[++*i];
         }
         o->value[id].given = true;
+        if (defs[id].kind == OPTION_MANY) {
+                if (o->many_count == OPTIONS_MANY_MAX)
+                        return err_set(err, SEMEL_ERR_ARGUMENT, "--%s was given more than %d times",
+                                       defs[id].name, OPTIONS_MANY_MAX);
+                o->many[o->many_count++] = value;
+        }
         return set_value(id, value, &o->value[id], err);
 }
 

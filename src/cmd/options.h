@@ -65,12 +65,37 @@ enum option_id {
         OPT_UPSTREAM_TIMEOUT,
         OPT_DRAIN_DELAY,
         OPT_SHUTDOWN_DEADLINE,
+        /* relay, consume */
+        OPT_BROKERS,
+        OPT_KAFKA,
+        OPT_PRESET,
+        OPT_TABLE,
+        OPT_UNORDERED,
+        /* relay */
+        OPT_RELAY_MODE,
+        OPT_RELAY_TOPIC,
+        OPT_RELAY_LISTEN,
+        OPT_ORDER,
+        OPT_DONE,
+        OPT_KEEP,
+        OPT_ON_DEAD,
+        OPT_STUCK_AFTER,
+        OPT_LANES,
+        OPT_SLOT_LEASE,
+        OPT_BATCH_ROWS,
+        OPT_BATCH_BYTES,
+        OPT_ATTEMPTS_MAX,
+        OPT_RETRY_MIN,
+        OPT_RETRY_MAX,
+        OPT_POLL_MIN,
+        OPT_POLL_MAX,
         OPTION_COUNT
 };
 
 enum option_kind {
         OPTION_FLAG,
         OPTION_TEXT,
+        OPTION_MANY,     /* may be given more than once: options.many, in order */
         OPTION_DURATION, /* number: milliseconds */
         OPTION_SIZE,     /* number: bytes */
         OPTION_INT,
@@ -97,17 +122,20 @@ struct option_value {
 };
 
 /* More positional arguments than any subcommand takes. */
-enum { OPTIONS_POSITIONAL_MAX = 4 };
+enum { OPTIONS_POSITIONAL_MAX = 4, OPTIONS_MANY_MAX = 64 };
 
 struct options {
         struct option_value value[OPTION_COUNT];
         const char *positional[OPTIONS_POSITIONAL_MAX];
         size_t positional_count;
+        const char *many[OPTIONS_MANY_MAX]; /* of the one OPTION_MANY that a subcommand may have */
+        size_t many_count;
         char **rest; /* what stands behind `--`, NULL-terminated; NULL without `--` */
         size_t rest_count;
 };
 
-/* Which options a subcommand has. */
+/* Which options a subcommand has.  Two options may share a name (--mode, --listen) as long as no
+ * subcommand has both and both take a value, or neither. */
 struct option_set {
         const enum option_id *ids;
         size_t count;
