@@ -74,6 +74,17 @@ enum {
         LIMIT_OUTBOX_BLOCKED_KEYS = 4096,
         /* Prune, retry and republish go in short transactions. */
         LIMIT_OUTBOX_PRUNE_ROWS = 1000,
+        /* One transaction of the inbox: past some hundred events the commit no longer matters, and
+         * what fails is done again. */
+        LIMIT_INBOX_BATCH_ROWS = 1000,
+        LIMIT_INBOX_BATCH_BYTES = 4 * 1024 * 1024,
+        LIMIT_INBOX_NAME_BYTES = 255, /* consumer, source, event id: together an index row */
+        LIMIT_INBOX_REASON_BYTES = 1024,
+        LIMIT_INBOX_PRUNE_ROWS = 1000,
+        /* Messages that wait in a consumer, all partitions together. */
+        LIMIT_CONSUME_QUEUED_BYTES = 64 * 1024 * 1024,
+        LIMIT_CONSUME_QUEUED_ROWS = 20000, /* of one partition */
+        LIMIT_CONSUME_PARTITIONS = 4096,
         /* Events as they are appended. */
         LIMIT_EVENT_TOPIC_BYTES = 249, /* Kafka's */
         LIMIT_EVENT_KEY_BYTES = 4096,

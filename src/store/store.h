@@ -34,6 +34,7 @@
 #include "base/err.h"
 #include "core/command.h"
 #include "core/identity.h"
+#include "store/inbox.h"
 #include "store/outbox.h"
 #include "sys/clock.h"
 
@@ -204,6 +205,7 @@ struct store_driver {
          * least-privilege script for `role` (what = "grants"). */
         semel_code (*print)(const char *what, const char *role, struct buf *out, semel_error *err);
         outbox_open_fn *outbox_open; /* store/outbox.h; NULL: no outbox here */
+        inbox_open_fn *inbox_open;   /* store/inbox.h; NULL: no inbox here */
 };
 
 /* Wrappers: a store around a store, which they own and close. */

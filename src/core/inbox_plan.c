@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox_plan: see inbox_plan.h.
+ */
+#include "core/inbox_plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/limits.h"
+
+/* A failing event is tried ten times within half a minute: long enough for a deploy that repairs it
+ * to be noticed, short enough for the partition behind it. */
+#define WAIT_BASE_US (100 * MS)
+#define WAIT_MAX_US (5 * SECOND)
+/* Deadlocks and lock waits are over soon. */
+#define AGAIN_BASE_US (10 * MS)
+#define AGAIN_MAX_US (1 * SECOND)
+
+static int64_t backoff(int64_t base_us, int64_t max_us, unsigned times)
+{
+        int64_t wait_us = base_us;
+        for (unsigned i = 1; i < times && wait_us < max_us; i++)
+                wait_us *= 2;
+        return wait_us < max_us ? wait_us : max_us;
+}
+
+void inbox_plan_init(struct inbox_plan *plan, int attempts_max, size_t batch_max)
+{
+        assert(attempts_max > 0 && batch_max > 0);
+        *plan = (struct inbox_plan){
+                .attempts_max = attempts_max, .batch_max = batch_max, .size = 1, .alone = true};
+}
+
+struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t available)
+{
+        assert(available > 0);
+        if (plan->dead)
+                return (struct inbox_step){INBOX_BURY, 1};
+        if (plan->alone)
+                return (struct inbox_step){plan->counted ? INBOX_TRY : INBOX_COUNT, 1};
+        size_t n = plan->before ? plan->before : plan->size;
+        if (n > plan->size && plan->losses > 1)
+                n = plan->size;
+        return (struct inbox_step){INBOX_BATCH, n < available ? n : available};
+}
+
+static void go_alone(struct inbox_plan *plan)
+{
+        plan->alone = true;
+        plan->counted = false;
+        plan->dead = false;
+        plan->attempts = 0;
+        plan->before = 0;
+        plan->size = 1;
+}
+
+void inbox_plan_counted(struct inbox_plan *plan, int attempts)
+{
+        plan->attempts = attempts;
+        plan->counted = true;
+        /* All its tries were made, and none of them lived to tell. */
+        plan->dead = attempts > plan->attempts_max;
+        plan->waits = 0;
+}
+
+static void worked(struct inbox_plan *plan, struct inbox_step step)
+{
+        plan->losses = 0;
+        plan->waits = 0;
+        switch (step.action) {
+        case INBOX_COUNT:
+                break; /* inbox_plan_counted */
+        case INBOX_TRY:
+        case INBOX_BURY:
+                plan->alone = plan->counted = plan->dead = false;
+                plan->attempts = 0;
+                plan->size = plan->batch_max < 2 ? plan->batch_max : 2;
+                break;
+        case INBOX_BATCH:
+                if (plan->before) {
+                        plan->before -= step.n;
+                        if (plan->before == 0)
+                                go_alone(plan);
+                } else {
+                        plan->size = plan->size * 2 < plan->batch_max ? plan->size * 2
+                                                                      : plan->batch_max;
+                }
+                break;
+        }
+}
+
+/* The try was counted and failed. */
+static int64_t try_failed(struct inbox_plan *plan)
+{
+        if (plan->attempts >= plan->attempts_max) {
+                plan->dead = true;
+                return 0;
+        }
+        plan->counted = false;
+        return backoff(WAIT_BASE_US, WAIT_MAX_US, (unsigned)plan->attempts);
+}
+
+static void halve(struct inbox_plan *plan, size_t n)
+{
+        if (n <= 1)
+                go_alone(plan);
+        else
+                plan->size = n / 2;
+        plan->before = 0;
+}
+
+static int64_t lost(struct inbox_plan *plan, struct inbox_step step)
+{
+        plan->losses++;
+        if (step.action == INBOX_TRY)
+                return try_failed(plan);
+        if (step.action == INBOX_BATCH && plan->losses > 1)
+                halve(plan, step.n);
+        return backoff(WAIT_BASE_US, WAIT_MAX_US, plan->losses);
+}
+
+int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum inbox_outcome outcome,
+                        size_t at)
+{
+        switch (outcome) {
+        case INBOX_WORKED:
+                worked(plan, step);
+                return 0;
+        case INBOX_EVENT_FAILED:
+        case INBOX_COMMIT_FAILED:
+                plan->losses = 0;
+                plan->waits = 0;
+                if (step.action == INBOX_TRY)
+                        return try_failed(plan);
+                if (step.action != INBOX_BATCH) /* counting or burying: the database's trouble */
+                        return WAIT_MAX_US;
+                if (outcome == INBOX_COMMIT_FAILED)
+                        halve(plan, step.n);
+                else if (at == 0)
+                        go_alone(plan);
+                else
+                        plan->before = at;
+                return 0;
+        case INBOX_TRY_AGAIN:
+                return backoff(AGAIN_BASE_US, AGAIN_MAX_US, ++plan->waits);
+        case INBOX_CONNECTION_LOST:
+                break;
+        }
+        return lost(plan, step);
+}
+
+/* -- texts -------------------------------------------------------------------------------------- */
+
+/* The length of the UTF-8 sequence at p, 0 when there is none. */
+static size_t sequence(const uint8_t *p, size_t n)
+{
+        static const struct {
+                uint8_t mask, lead;
+                size_t n;
+                uint32_t min;
+        } kinds[] = {{0x80, 0x00, 1, 1}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800},
+                     {0xf8, 0xf0, 4, 0x10000}};
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+                if ((p[0] & kinds[i].mask) != kinds[i].lead)
+                        continue;
+                uint32_t c = p[0] & (uint8_t)~kinds[i].mask;
+                if (kinds[i].n > n)
+                        return 0;
+                for (size_t at = 1; at < kinds[i].n; at++) {
+                        if ((p[at] & 0xc0) != 0x80)
+                                return 0;
+                        c = c << 6 | (p[at] & 0x3f);
+                }
+                bool bad = c < kinds[i].min || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff);
+                return bad ? 0 : kinds[i].n;
+        }
+        return 0;
+}
+
+bool inbox_is_text(const uint8_t *p, size_t n)
+{
+        while (n > 0) {
+                size_t step = sequence(p, n);
+                if (step == 0)
+                        return false;
+                p += step;
+                n -= step;
+        }
+        return true;
+}
+
+const char *inbox_id_fault(const uint8_t *p, size_t n)
+{
+        if (n == 0)
+                return "the event has no id";
+        if (n > LIMIT_INBOX_NAME_BYTES)
+                return "the event's id is longer than 255 bytes";
+        if (!inbox_is_text(p, n))
+                return "the event's id is not UTF-8 text";
+        return NULL;
+}
+
+/* -- SQLSTATEs ---------------------------------------------------------------------------------- */
+
+bool inbox_sqlstate_is_goodbye(const char *sqlstate)
+{
+        static const char *const states[] = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"};
+        for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+                if (strcmp(sqlstate, states[i]) == 0)
+                        return true;
+        return strncmp(sqlstate, "08", 2) == 0;
+}
+
+bool inbox_sqlstate_is_transient(const char *sqlstate)
+{
+        static const char *const states[] = {"40001", "40P01", "55P03"};
+        for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+                if (strcmp(sqlstate, states[i]) == 0)
+                        return true;
+        return inbox_sqlstate_is_goodbye(sqlstate);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox_plan: what a consumer does next for one partition (rules D2, D3).
+ *
+ * Pure: results in, the next step out.  A partition's events are a queue; each step is about its
+ * first n.
+ *
+ *     start --> alone --ok--> batches of 2, 4, 8 ...
+ *                 ^                  |
+ *                 +-- event k failed: what is before k as a batch, then k alone
+ *
+ * Alone: the try is counted in a committed row before it begins, so that an event that kills its
+ * backend or this process is counted too, and dies after attempts_max.  What is nobody's fault
+ * (deadlocks, lock waits, a server that is away) is tried again as it was and not counted.  A
+ * connection that breaks twice in a row in a batch is suspected: the batch is halved, until the event
+ * that breaks it is alone.
+ */
+#ifndef CORE_INBOX_PLAN_H
+#define CORE_INBOX_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum inbox_action {
+        INBOX_COUNT, /* count a try of the first event */
+        INBOX_TRY,   /* the first event alone; its attempts are forgotten if it works */
+        INBOX_BATCH, /* the first n events */
+        INBOX_BURY,  /* the first event is dead */
+};
+
+/* What became of a step. */
+enum inbox_outcome {
+        INBOX_WORKED,
+        INBOX_EVENT_FAILED,  /* of a batch: at */
+        INBOX_COMMIT_FAILED, /* of a batch: nobody knows which */
+        INBOX_TRY_AGAIN,     /* nobody's fault */
+        INBOX_CONNECTION_LOST,
+};
+
+struct inbox_plan {
+        int attempts_max;
+        size_t batch_max;
+
+        size_t size;     /* of the next batch */
+        size_t before;   /* events in front of one that failed; 0: none is known */
+        bool alone;      /* the first event is tried alone */
+        bool counted;    /* and this try is counted already */
+        bool dead;       /* and it is to be buried */
+        int attempts;    /* tries of it that were counted */
+        unsigned losses; /* connections lost in a row */
+        unsigned waits;  /* steps in a row that were nobody's fault */
+};
+
+struct inbox_step {
+        enum inbox_action action;
+        size_t n;
+};
+
+void inbox_plan_init(struct inbox_plan *plan, int attempts_max, size_t batch_max);
+
+/* The next step with `available` (> 0) events in the queue. */
+struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t available);
+
+/* COUNT worked: so many tries were counted, this one included. */
+void inbox_plan_counted(struct inbox_plan *plan, int attempts);
+
+/* A step of n events ended; `at` with INBOX_EVENT_FAILED.  Returns how long to wait before
+ * the next step. */
+int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum inbox_outcome outcome,
+                        size_t at);
+
+/* -- what an event's id may be ------------------------------------------------------------------- */
+
+/* UTF-8 without NUL of 1 .. LIMIT_INBOX_NAME_BYTES bytes.  NULL, or what is wrong with it. */
+const char *inbox_id_fault(const uint8_t *p, size_t n);
+/* Is it UTF-8 without NUL? */
+bool inbox_is_text(const uint8_t *p, size_t n);
+
+/* SQLSTATEs that are nobody's fault (rule D2). */
+bool inbox_sqlstate_is_transient(const char *sqlstate);
+/* ... and of those, the ones after which the connection is gone. */
+bool inbox_sqlstate_is_goodbye(const char *sqlstate);
+
+#endif
