@@ -55,6 +55,9 @@ SEMEL_API int64_t semel_message_offset(const semel_message *msg);
 typedef int (*semel_consume_fn)(void *arg, const semel_message *msg, struct pg_conn *pg,
                                 struct sqlite3 *db, semel_error *why);
 
+/* For handlers: leave this reason in `why`, and -1 to return. */
+SEMEL_API int semel_consume_fail(semel_error *why, const char *reason);
+
 typedef struct semel_consumer semel_consumer;
 
 /* db is as semel_store_open() takes it.  The name under which events are recorded is the group.
