@@ -7,7 +7,8 @@
  * it.  A second signal ends the process at once with 128 + its number.
  *
  *     semel_shutdown *down = semel_shutdown_new(5000, 25000, err);    // before any thread
- *     while (semel_shutdown_phase(down) != SEMEL_DRAINING) {
+ *     semel_shutdown_ready(down);
+ *     while (semel_shutdown_phase(down) < SEMEL_DRAINING) {
  *             job = next_job(semel_shutdown_fd(down));               // poll(2) it beside your own
  *             run(job);                                              // not interrupted
  *     }
@@ -45,11 +46,22 @@ SEMEL_API semel_phase semel_shutdown_phase(const semel_shutdown *down);
 /* Milliseconds until the deadline; -1 while running; 0 when it is over. */
 SEMEL_API int64_t semel_shutdown_left_ms(const semel_shutdown *down);
 
+/* Milliseconds until the next phase comes by itself, for poll(2)'s timeout; -1: none will. */
+SEMEL_API int64_t semel_shutdown_next_ms(const semel_shutdown *down);
+
 /* A descriptor that is readable from the signal on: for poll(2).  Never read it. */
 SEMEL_API int semel_shutdown_fd(const semel_shutdown *down);
 
 /* As if SIGTERM had come. */
 SEMEL_API void semel_shutdown_begin(semel_shutdown *down);
+
+/* Tell the service manager (sd_notify's protocol) that the start is over; that it stops is told
+ * with the signal.  Without a manager nothing happens. */
+SEMEL_API void semel_shutdown_ready(semel_shutdown *down);
+
+/* Call it once per turn of your main loop, as often as you like: feeds the service manager's
+ * watchdog (WatchdogSec=) when it is due.  From any thread. */
+SEMEL_API void semel_shutdown_alive(semel_shutdown *down);
 
 #ifdef __cplusplus
 }

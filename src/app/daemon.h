@@ -24,8 +24,8 @@ struct daemon_config {
 
 /* What one daemon does.  All run on the main loop's thread. */
 struct daemon_work {
-        bool (*ready)(void *arg); /* asked for /readyz while nothing else says no */
-        int (*metrics)(void *arg, struct buf *out);
+        bool (*ready)(void *arg); /* asked for /readyz while nothing else says no; NULL: yes */
+        int (*metrics)(void *arg, struct buf *out); /* NULL: none */
         /* No new work from now on; what runs ends by deadline_us (host CLOCK_BOOTTIME). */
         void (*drain)(void *arg, int64_t deadline_us);
         /* Has everything ended?  Asked after drain, again and again. */
@@ -33,10 +33,15 @@ struct daemon_work {
         /* For the watchdog: has every thread moved since the last time?  NULL: always. */
         bool (*alive)(void *arg);
         void *arg;
+        /* Told to end, and work is still taken; before drain.  NULL: nothing. */
+        void (*leaving)(void *arg);
 };
 
 struct daemon;
 
+/* From here on the signals are heard.  One per process; before other threads are started.
+ * Errors: SEMEL_ERR_ARGUMENT (the admin address or token), SEMEL_ERR_NO_MEMORY,
+ * SEMEL_ERR_INTERNAL. */
 semel_code daemon_new(const struct daemon_config *config, const struct daemon_work *work,
                       struct daemon **ret, semel_error *err);
 struct loop *daemon_loop(struct daemon *d);

@@ -7,9 +7,19 @@
 #define SYS_NOTIFY_H
 
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 /* "READY=1", "STOPPING=1", "WATCHDOG=1". */
 void notify_manager(const char *state);
+
+/* The same in two steps, for a signal's handler, which may not ask the environment. */
+struct notify_target {
+        struct sockaddr_un addr;
+        socklen_t n; /* 0: nobody */
+};
+void notify_find(struct notify_target *ret);
+void notify_send(const struct notify_target *target, const char *state);
 
 /* How often the manager wants to hear WATCHDOG=1 at least; 0: it does not watch this process. */
 int64_t notify_watchdog_us(void);
