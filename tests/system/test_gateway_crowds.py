@@ -2,21 +2,19 @@
 """Many clients at once: idle ones, greedy ones, and two users with one key; memory and descriptors
 stay where they were.
 
-SEMEL_LONG=1 makes the crowds as large as they are in the field: 10,000 idle connections,
-1,000,000 requests, 10,000 races."""
-import os
+Without a sanitizer the crowds are as large as they are in the field: 10,000 idle connections,
+1,000,000 requests, 10,000 races; with one, a fraction of it."""
 import socket
 import subprocess
 import sys
 
 import pytest
 
+from support.binaries import FULL
 from support.gateway import Gateway
 from support.upstream import Forever, Upstream
 from support.wait import wait_until
 from support.wire import connect, fds, read_all, read_until, rss_kib, sanitized
-
-LONG = os.environ.get('SEMEL_LONG') == '1'
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ print('served', flush=True)
 
 def test_idle_connections_by_the_thousand(start, procs):
     """The client is a process of its own; the gateway starts with a low soft limit and raises it."""
-    count = 10000 if LONG else 2000
+    count = 10000 if FULL else 2000
     gateway = start(prefix=('prlimit', '--nofile=256:15000', '--'))
     rss = rss_kib(gateway)
     crowd = procs.start([sys.executable, '-c', CROWD, str(gateway.port), str(count)],
@@ -228,7 +226,7 @@ while left:
 
 def test_memory_is_flat_over_many_requests(start, procs):
     """Replays of 500 keys, by 2 connections; the heap is warm after the first round."""
-    rounds, each = (10, 100000) if LONG else (3, 10000)
+    rounds, each = (10, 100000) if FULL else (3, 10000)
     gateway = start('--log', 'none')
 
     def load(first):
@@ -245,7 +243,7 @@ def test_memory_is_flat_over_many_requests(start, procs):
 
 def test_h38_ten_thousand_races_of_two_users_with_one_key(start, upstream, procs):
     """Both send at the same moment; each must get the reply to its own request, always."""
-    rounds = 10000 if LONG else 400
+    rounds = 10000 if FULL else 400
     gateway = start('--log', 'none')
 
     def mirrors(u, conn, request):

@@ -2,7 +2,7 @@
 """A random soak: two gateways behind one PostgreSQL, killed, stopped, restarted; the server crashes;
 the upstream misbehaves; a fleet of clients retries with its keys; and a checker reads what they saw.
 
-    SEMEL_SOAK_SECONDS   how long (20; `make soak`: 600)
+    SEMEL_SOAK_SECONDS   how long (60, with a sanitizer 20; `make soak`: 600)
     SEMEL_SOAK_SEED      the seed to repeat
 
 What must hold under hold: a key's effect happens at most once; whoever was told of success got the same
@@ -16,11 +16,12 @@ import threading
 import time
 
 from support import upstream as up
+from support.binaries import FULL
 from support.gateway import Gateway
 from support.upstream import Upstream
 from support.wait import wait_until
 
-SECONDS = float(os.environ.get('SEMEL_SOAK_SECONDS', '20'))
+SECONDS = float(os.environ.get('SEMEL_SOAK_SECONDS', '60' if FULL else '20'))
 CLIENTS = 10
 TRY_SECONDS = 15  # how long a client cares for one key
 OPTIONS = ('--upstream-timeout', '700ms', '--lease', '1s', '--log', 'none')

@@ -5,6 +5,9 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
+# A build without a sanitizer, which runs the large forms of tests in their full size.
+FULL = os.environ.get('SEMEL_BUILD_KIND', 'gcc') in ('gcc', 'clang')
+
 # Where meson leaves each program; `make build` also links it into the top of the build folder.
 PLACES = {'semel': 'src/cmd', 'shop': 'examples/shop', 'http1_show': 'tests/unit'}
 
