@@ -38,7 +38,7 @@ LAYERS = {
     'call': {'sys', 'core'}, 'conf': {'sys', 'core'},
     'api': {'json', 'store', 'bus', 'call', 'sys', 'core'},
     'app': {'json', 'net', 'conf', 'store', 'bus', 'api', 'sys', 'core'},
-    'cmd': {'json', 'app', 'api', 'conf', 'sys', 'core'},
+    'cmd': {'json', 'app', 'bus', 'api', 'conf', 'sys', 'core'},
 }
 
 # Each foreign header, and the one folder that may include it.
@@ -46,7 +46,7 @@ FOREIGN = {
     'sqlite3.h': 'src/store/sqlite/',
     'libpq-fe.h': 'src/store/postgres/',
     'libpq-events.h': 'src/store/postgres/',
-    'librdkafka/rdkafka.h': 'src/bus/',
+    'librdkafka/': 'src/bus/',
     'curl/curl.h': 'src/call/',
     'uv.h': 'src/net/',
     'yaml.h': 'src/conf/',

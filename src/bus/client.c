@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client: see client.h.
+ */
+#include "bus/client.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "bus/config.h"
+#include "core/limits.h"
+
+/* -- the log ----------------------------------------------------------------------------------- */
+
+enum { LOG_LINE_BYTES = 1024, SECRET_BYTES_MIN = 4 };
+
+struct bus_secrets {
+        size_t n;
+        char *value[];
+};
+
+static void blot_out(char *line, const char *secret)
+{
+        size_t n = strlen(secret);
+        for (char *at = line; (at = strstr(at, secret)); at += n)
+                memset(at, '*', n);
+}
+
+/* From any of librdkafka's threads. */
+static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text)
+{
+        const struct bus_client *client = rd_kafka_opaque(rk);
+        if (!client || !client->log)
+                return;
+        char line[LOG_LINE_BYTES];
+        (void)snprintf(line, sizeof line, "%s: %s", facility, text);
+        for (size_t i = 0; client->secrets && i < client->secrets->n; i++)
+                blot_out(line, client->secrets->value[i]);
+        for (char *p = line; *p; p++)
+                if (*p == '\n' || *p == '\r')
+                        *p = ' ';
+        client->log(client->log_arg, level, line);
+}
+
+static semel_code secrets_keep(const struct bus_config *config, struct bus_client *client,
+                               semel_error *err)
+{
+        client->secrets = calloc(1, sizeof *client->secrets +
+                                            config->property_count * sizeof(char *));
+        if (!client->secrets)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
+        for (size_t i = 0; i < config->property_count; i++) {
+                const struct bus_property *p = &config->property[i];
+                if (!bus_property_is_secret(p->name) || strlen(p->value) < SECRET_BYTES_MIN)
+                        continue;
+                char *copy = strdup(p->value);
+                if (!copy)
+                        return err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
+                client->secrets->value[client->secrets->n++] = copy;
+        }
+        return SEMEL_OK;
+}
+
+void bus_client_release(struct bus_client *client)
+{
+        for (size_t i = 0; client->secrets && i < client->secrets->n; i++) {
+                explicit_bzero(client->secrets->value[i], strlen(client->secrets->value[i]));
+                free(client->secrets->value[i]);
+        }
+        free(client->secrets);
+        client->secrets = NULL;
+}
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static semel_code set_all(rd_kafka_conf_t *conf, const struct bus_fixed *list, semel_error *err)
+{
+        semel_code rc = SEMEL_OK;
+        for (; rc == SEMEL_OK && list && list->name; list++)
+                rc = bus_property_set(conf, list->name, list->value, err);
+        return rc;
+}
+
+semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
+                        const struct bus_fixed *defaults, const struct bus_fixed *fixed,
+                        struct bus_client *client, rd_kafka_conf_t **ret, semel_error *err)
+{
+        const struct bus_fixed common[] = {
+                {"client.id", "semel"},
+                /* One file of properties serves the relay and the consumer: librdkafka's remark
+                 * that a producer needs no property of consumers is noise. */
+                {"log.configuration.warnings", "false"},
+                {"socket.keepalive.enable", "true"},
+                {"reconnect.backoff.max.ms", "1000"}, /* 10 s is long after a broker's restart */
+                {NULL, NULL}};
+        const struct bus_fixed brokers[] = {{"bootstrap.servers", config->brokers}, {NULL, NULL}};
+        (void)role;
+        semel_code rc = bus_config_check(config, err);
+        if (rc != SEMEL_OK)
+                return rc;
+        rd_kafka_conf_t *conf = rd_kafka_conf_new();
+        if ((rc = secrets_keep(config, client, err)) != SEMEL_OK ||
+            (rc = set_all(conf, common, err)) != SEMEL_OK ||
+            (rc = set_all(conf, defaults, err)) != SEMEL_OK ||
+            (rc = bus_properties_set(conf, config, err)) != SEMEL_OK ||
+            (rc = set_all(conf, brokers, err)) != SEMEL_OK ||
+            (rc = set_all(conf, fixed, err)) != SEMEL_OK) {
+                rd_kafka_conf_destroy(conf);
+                bus_client_release(client);
+                return rc;
+        }
+        client->log = config->log;
+        client->log_arg = config->log_arg;
+        rd_kafka_conf_set_opaque(conf, client);
+        rd_kafka_conf_set_log_cb(conf, on_log);
+        *ret = conf;
+        return SEMEL_OK;
+}
+
+semel_code bus_client_open(rd_kafka_conf_t *conf, enum bus_role role, rd_kafka_t **ret,
+                           semel_error *err)
+{
+        char why[256];
+        rd_kafka_t *rk = rd_kafka_new(role == BUS_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER,
+                                      conf, why, sizeof why);
+        if (!rk) {
+                rd_kafka_conf_destroy(conf);
+                return err_set(err, SEMEL_ERR_ARGUMENT, "Kafka: %s", why);
+        }
+        *ret = rk;
+        return SEMEL_OK;
+}
+
+int bus_ms(int64_t us)
+{
+        int64_t ms = us <= 0 ? 0 : (us + MS - 1) / MS;
+        return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+semel_code bus_code_of(rd_kafka_resp_err_t e)
+{
+        switch (e) {
+        case RD_KAFKA_RESP_ERR_NO_ERROR:
+                return SEMEL_OK;
+        case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+        case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+        case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
+        case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+        case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                return SEMEL_ERR_ACCESS;
+        case RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION:
+        case RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID:
+        case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
+        case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
+        case RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST:
+        case RD_KAFKA_RESP_ERR__DESTROY:
+                return SEMEL_ERR_LOST;
+        case RD_KAFKA_RESP_ERR__INVALID_ARG:
+        case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+        case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
+                return SEMEL_ERR_ARGUMENT;
+        case RD_KAFKA_RESP_ERR__FATAL:
+        case RD_KAFKA_RESP_ERR__STATE:
+        case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED:
+                return SEMEL_ERR_INTERNAL;
+        default:
+                return SEMEL_ERR_STORE_DOWN;
+        }
+}
+
+/* -- settings of topics -------------------------------------------------------------------------- */
+
+static void pick_setting(rd_kafka_event_t *ev, const char *name, char *ret, size_t ret_max)
+{
+        size_t n = 0, entries = 0;
+        const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(ev);
+        const rd_kafka_ConfigResource_t **r =
+                result ? rd_kafka_DescribeConfigs_result_resources(result, &n) : NULL;
+        if (n == 0 || rd_kafka_ConfigResource_error(r[0]))
+                return;
+        const rd_kafka_ConfigEntry_t **e = rd_kafka_ConfigResource_configs(r[0], &entries);
+        for (size_t i = 0; i < entries; i++) {
+                const char *value = rd_kafka_ConfigEntry_value(e[i]);
+                if (value && strcmp(rd_kafka_ConfigEntry_name(e[i]), name) == 0)
+                        (void)snprintf(ret, ret_max, "%s", value);
+        }
+}
+
+bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int timeout_ms,
+                       char *ret, size_t ret_max)
+{
+        char why[128];
+        bool answered = false;
+        ret[0] = 0;
+        rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+        rd_kafka_AdminOptions_t *options =
+                rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+        rd_kafka_ConfigResource_t *resource =
+                rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+        (void)rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms < 1 ? 1 : timeout_ms,
+                                                        why, sizeof why);
+        rd_kafka_DescribeConfigs(rk, &resource, 1, options, queue);
+        rd_kafka_event_t *ev = rd_kafka_queue_poll(queue, timeout_ms);
+        if (ev) {
+                rd_kafka_resp_err_t e = rd_kafka_event_error(ev);
+                answered = e != RD_KAFKA_RESP_ERR__TIMED_OUT && e != RD_KAFKA_RESP_ERR__TRANSPORT;
+                if (!e)
+                        pick_setting(ev, name, ret, ret_max);
+                rd_kafka_event_destroy(ev);
+        }
+        rd_kafka_ConfigResource_destroy(resource);
+        rd_kafka_AdminOptions_destroy(options);
+        rd_kafka_queue_destroy(queue);
+        return answered;
+}

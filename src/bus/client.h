@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client: what producers and consumers share: the checked configuration, the log, the settings of
+ * topics.  Inside src/bus only.
+ */
+#ifndef BUS_CLIENT_H
+#define BUS_CLIENT_H
+
+#include <librdkafka/rdkafka.h>
+
+#include "bus/bus.h"
+
+/* Behind rd_kafka_opaque() of every handle. */
+struct bus_client {
+        void (*log)(void *arg, int level, const char *line);
+        void *log_arg;
+        struct bus_secrets *secrets; /* blotted out of log lines */
+        void *owner;                 /* the producer or consumer */
+};
+
+enum bus_role { BUS_PRODUCER, BUS_CONSUMER };
+
+/* One property of ours. */
+struct bus_fixed {
+        const char *name, *value;
+};
+
+/* The checked configuration with our own: `defaults` may be overridden by the user, `fixed` may
+ * not.  The caller gives the result to rd_kafka_new or rd_kafka_conf_destroy.  `client` is filled
+ * in and must live as long as the handle; bus_client_release() afterwards. */
+semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
+                        const struct bus_fixed *defaults, const struct bus_fixed *fixed,
+                        struct bus_client *client, rd_kafka_conf_t **ret, semel_error *err);
+
+/* rd_kafka_new; takes conf in every case. */
+semel_code bus_client_open(rd_kafka_conf_t *conf, enum bus_role role, rd_kafka_t **ret,
+                           semel_error *err);
+
+void bus_client_release(struct bus_client *client);
+
+/* One setting of a topic, as the broker has it ("" when it cannot be learned: the broker is too old
+ * or does not let us see it).  false: no answer in time. */
+bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int timeout_ms,
+                       char *ret, size_t ret_max);
+
+/* Microseconds to librdkafka's milliseconds, never less; bounded. */
+int bus_ms(int64_t us);
+
+/* Our code for an error of librdkafka. */
+semel_code bus_code_of(rd_kafka_resp_err_t e);
+
+#endif
