@@ -11,13 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <semel/postgres.h>
 #include <semel/sqlite.h>
 
-#include "http.h"
 #include "shop.h"
 
 enum { EXIT_USAGE = 64, EXIT_DOWN = 69, EXIT_CUT = 75 };
@@ -57,8 +55,9 @@ static const char help[] =
         "  The key is the header Idempotency-Key, else the body's idempotency_key.  Two users\n"
         "  (Authorization headers) never share a key.\n"
         "\n"
-        "SIGTERM: accepts no more, finishes what runs, exits 0 (75 if that takes over 25 s); a\n"
-        "second one exits at once.  Exit codes: 64 usage, 69 the database cannot be used.\n";
+        "SIGTERM: not ready any more (/readyz), accepts no more after --drain-delay-ms (0), finishes\n"
+        "what runs, exits 0, or 75 if that takes longer than --shutdown-ms (25000); a second one\n"
+        "exits at once.  Exit codes: 64 usage, 69 the database cannot be used.\n";
 
 static int usage(const char *what, const char *arg)
 {
@@ -102,6 +101,8 @@ static int options_parse(int argc, char **argv, struct options *opt)
                 {"lease-ms", required_argument, NULL, 'L'},
                 {"work-ms", required_argument, NULL, 'W'},
                 {"wait-ms", required_argument, NULL, 'w'},
+                {"drain-delay-ms", required_argument, NULL, 'd'},
+                {"shutdown-ms", required_argument, NULL, 'S'},
                 {"crash-after-effect", no_argument, NULL, 'c'},
                 {"help", no_argument, NULL, 'h'},
                 {"version", no_argument, NULL, 'v'},
@@ -117,6 +118,8 @@ static int options_parse(int argc, char **argv, struct options *opt)
                 case 'L': ok = number(optarg, 1, 86400000, &opt->lease_ms); break;
                 case 'W': ok = number(optarg, 0, 3600000, &opt->work_ms); break;
                 case 'w': ok = number(optarg, 0, 30000, &opt->wait_ms); break;
+                case 'd': ok = number(optarg, 0, 3600000, &opt->drain_delay_ms); break;
+                case 'S': ok = number(optarg, 1, 3600000, &opt->shutdown_ms); break;
                 case 'c': opt->crash_after_effect = true; break;
                 case 'h': fputs(help, stdout); return 1;
                 case 'v': puts("shop " SEMEL_VERSION); return 1;
@@ -169,73 +172,54 @@ static void shop_close(struct shop *shop)
         db_close(shop->db);
 }
 
-/* Wait for SIGTERM, then for the running requests, all within one deadline. */
-static int serve(struct http *http, const sigset_t *signals)
+/* Serve until told to end; the exit code. */
+static int serve(struct shop *shop, semel_shutdown *down)
 {
-        struct timespec now, end, left;
-        int sig;
+        const struct options *opt = shop->opt;
+        char why[HTTP_WHY_BYTES] = "no memory";
+        int port = 0, left;
+        struct http *http = http_start(opt->listen, shop_handle, shop, down, why, &port);
 
-        do
-                sigwait(signals, &sig);
-        while (sig == SIGUSR1);
-        http_drain(http);
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        end.tv_sec += DRAIN_MS / 1000;
-        while (http_running(http) > 0) {
-                clock_gettime(CLOCK_MONOTONIC, &now);
-                left.tv_sec = end.tv_sec - now.tv_sec;
-                left.tv_nsec = end.tv_nsec - now.tv_nsec;
-                if (left.tv_nsec < 0) {
-                        left.tv_sec--;
-                        left.tv_nsec += 1000000000;
-                }
-                sig = left.tv_sec < 0 ? -1 : sigtimedwait(signals, NULL, &left);
-                if (sig == SIGTERM || sig == SIGINT || (sig < 0 && errno != EINTR)) {
-                        fprintf(stderr, "shop: left %d running requests behind\n",
-                                http_running(http));
-                        _exit(EXIT_CUT);
-                }
+        if (!http) {
+                fprintf(stderr, "shop: %s\n", why);
+                return EXIT_USAGE;
         }
+        printf("shop: listening on %.*s:%d\n", (int)(strrchr(opt->listen, ':') - opt->listen),
+               opt->listen, port);
+        fflush(stdout);
+        semel_shutdown_ready(down);
+        left = http_serve(http);
+        if (left > 0) {
+                fprintf(stderr, "shop: left %d running requests behind\n", left);
+                _exit(EXIT_CUT);
+        }
+        http_stop(http);
+        puts("shop: drained");
         return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
         struct options opt = {.listen = "127.0.0.1:8080", .mode = MODE_TRANSACTION,
-                              .lease_ms = 60000, .wait_ms = -1};
+                              .lease_ms = 60000, .wait_ms = -1, .shutdown_ms = 25000};
         struct shop shop = {.opt = &opt};
         char why[DB_WHY_BYTES] = "no memory";
-        struct http *http;
-        sigset_t signals;
-        int port = 0, rc = options_parse(argc, argv, &opt);
+        semel_shutdown *down;
+        int rc = options_parse(argc, argv, &opt);
 
         if (rc != 0)
                 return rc - 1;
-        /* Blocked before any thread exists, so that only sigwait() gets them. */
-        sigemptyset(&signals);
-        sigaddset(&signals, SIGTERM);
-        sigaddset(&signals, SIGINT);
-        sigaddset(&signals, SIGUSR1);
-        sigprocmask(SIG_BLOCK, &signals, NULL);
         signal(SIGPIPE, SIG_IGN);
-
-        if (!shop_open(&shop, why)) {
+        down = semel_shutdown_new(opt.drain_delay_ms, opt.shutdown_ms, NULL);
+        if (!down)
+                return usage("the drain delay is part of the shutdown's time", "");
+        if (shop_open(&shop, why)) {
+                rc = serve(&shop, down);
+        } else {
                 fprintf(stderr, "shop: %s\n", why);
-                shop_close(&shop);
-                return EXIT_DOWN;
+                rc = EXIT_DOWN;
         }
-        http = http_start(&shop, opt.listen, why, &port);
-        if (!http) {
-                fprintf(stderr, "shop: %s\n", why);
-                shop_close(&shop);
-                return EXIT_USAGE;
-        }
-        printf("shop: listening on %.*s:%d\n", (int)(strrchr(opt.listen, ':') - opt.listen),
-               opt.listen, port);
-        fflush(stdout);
-        rc = serve(http, &signals);
-        http_stop(http);
         shop_close(&shop);
-        puts("shop: drained");
+        semel_shutdown_free(down);
         return rc;
 }

@@ -133,8 +133,7 @@ static semel_reply *id_parse(struct request *req, const char *id)
         return NULL;
 }
 
-semel_reply *route(struct shop *shop, struct request *req, const char *key_header,
-                   const char *body, size_t body_n)
+static semel_reply *route(struct shop *shop, struct request *req, const struct http_request *in)
 {
         const char *id = NULL;
         semel_reply *rep = NULL;
@@ -143,9 +142,9 @@ semel_reply *route(struct shop *shop, struct request *req, const char *key_heade
         if (i < 0)
                 return rep;
         if (routes[i].has_body)
-                rep = body_parse(req, body, body_n);
+                rep = body_parse(req, in->body, in->body_n);
         if (!rep && routes[i].is_command)
-                rep = key_parse(req, key_header);
+                rep = key_parse(req, in->key);
         if (!rep && routes[i].id != ID_NONE)
                 rep = id_parse(req, id);
         if (!rep) {
@@ -156,4 +155,30 @@ semel_reply *route(struct shop *shop, struct request *req, const char *key_heade
         json_decref(req->body);
         req->body = NULL;
         return rep;
+}
+
+semel_reply *shop_handle(void *arg, const struct http_request *in)
+{
+        struct request req = {.method = in->method, .path = in->path};
+
+        switch (in->flaw) {
+        case HTTP_FINE:
+                break;
+        case HTTP_NO_MEMORY:
+                return problem_new(PROBLEM_INTERNAL, NULL, "No memory for the body.");
+        case HTTP_TOO_LARGE:
+                return problem_new(PROBLEM_TOO_LARGE, NULL, "At most %d bytes.",
+                                   HTTP_BODY_BYTES_MAX);
+        case HTTP_TWO_KEYS:
+                return problem_new(PROBLEM_KEY_MALFORMED, NULL,
+                                   "Two Idempotency-Key lines that differ: which one is it?");
+        case HTTP_KEY_IN_CONNECTION:
+                return problem_new(PROBLEM_KEY_MALFORMED, NULL,
+                                   "Connection names Idempotency-Key: a proxy would drop it.");
+        }
+        req.is_json = http_is_json(in);
+        req.principal = in->authorization;
+        req.limit = http_query(in, "limit");
+        req.after = http_query(in, "after");
+        return route(arg, &req, in);
 }

@@ -2,7 +2,7 @@
  *
  * shop: the parts of the example service, and what they share.
  *
- *     http.c        bytes <-> struct request, semel_reply (libmicrohttpd)
+ *     ../http       bytes <-> struct http_request, semel_reply (libmicrohttpd); the end
  *     router.c      method and path -> the function below
  *     seller.c      what a seller is, and its five operations
  *     product.c     the same for a product
@@ -24,16 +24,13 @@
 #include <semel/semel.h>
 
 #include "db.h"
+#include "http.h"
 #include "uuid.h"
 
 enum {
-        BODY_BYTES_MAX = 1024 * 1024,       /* a request body; past it 413 */
-        BODY_DRAIN_BYTES_MAX = 8 * 1024 * 1024, /* read and dropped so that the 413 arrives */
-        CONNECTIONS_MAX = 512,              /* a thread each */
-        LIST_MAX = 1000,                    /* rows of one page */
+        LIST_MAX = 1000,    /* rows of one page */
         NAME_BYTES_MAX = 255,
         OPERATION_BYTES_MAX = 128,
-        DRAIN_MS = 25 * 1000,               /* one deadline for the whole shutdown */
 };
 
 enum shop_mode { MODE_RESERVE, MODE_TRANSACTION, MODE_NAIVE };
@@ -45,6 +42,7 @@ struct options {
         int64_t lease_ms;
         int64_t work_ms;
         int64_t wait_ms;
+        int64_t drain_delay_ms, shutdown_ms;
         bool crash_after_effect;
 };
 
@@ -67,9 +65,8 @@ struct request {
         json_t *body;          /* an object without idempotency_key, or NULL */
 };
 
-/* router.c.  key_header: the Idempotency-Key of the header, or NULL. */
-semel_reply *route(struct shop *shop, struct request *req, const char *key_header,
-                   const char *body, size_t body_n);
+/* router.c: an http_handler; arg is the shop. */
+semel_reply *shop_handle(void *arg, const struct http_request *in);
 
 /* seller.c, product.c: validated here, then handed to with_idempotency(). */
 semel_reply *seller_create(struct shop *shop, struct request *req);

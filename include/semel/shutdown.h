@@ -46,7 +46,8 @@ SEMEL_API semel_phase semel_shutdown_phase(const semel_shutdown *down);
 /* Milliseconds until the deadline; -1 while running; 0 when it is over. */
 SEMEL_API int64_t semel_shutdown_left_ms(const semel_shutdown *down);
 
-/* Milliseconds until the next phase comes by itself, for poll(2)'s timeout; -1: none will. */
+/* Milliseconds until the next phase comes by itself, or semel_shutdown_alive() is due: for
+ * poll(2)'s timeout; -1: neither will. */
 SEMEL_API int64_t semel_shutdown_next_ms(const semel_shutdown *down);
 
 /* A descriptor that is readable from the signal on: for poll(2).  Never read it. */

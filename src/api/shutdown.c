@@ -80,7 +80,13 @@ int64_t semel_shutdown_left_ms(const semel_shutdown *down)
 
 int64_t semel_shutdown_next_ms(const semel_shutdown *down)
 {
-        int64_t us = shutdown_next_us(&down->times, stop_asked_us(), clock_boot_us());
+        int64_t now_us = clock_boot_us();
+        int64_t us = shutdown_next_us(&down->times, stop_asked_us(), now_us);
+        if (down->watchdog_us > 0) {
+                int64_t due_us = atomic_load(&down->told_at_us) + down->watchdog_us - now_us;
+                if (due_us < us)
+                        us = due_us > 0 ? due_us : 0;
+        }
         return us == INT64_MAX ? -1 : (us + 999) / 1000;
 }
 

@@ -8,37 +8,42 @@
  */
 #include "http.h"
 
+#include <limits.h>
 #include <microhttpd.h>
 #include <netdb.h>
-#include <signal.h>
-#include <stdatomic.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "problem.h"
-
 enum {
+        CONNECTIONS_MAX = 512,          /* a thread each */
+        BODY_DRAIN_BYTES_MAX = 8 * 1024 * 1024, /* read and dropped so that the 413 arrives */
         IDLE_TIMEOUT_S = 60,
         HEADER_BYTES_MAX = 32 * 1024,
         STACK_BYTES = 2 * 1024 * 1024, /* jansson recurses 2,048 deep */
 };
 
 struct http {
-        struct shop *shop;
+        http_handler handler;
+        void *arg;
+        semel_shutdown *down;
         struct MHD_Daemon *daemon;
-        atomic_int running; /* requests between their header and the last byte of their reply */
-        atomic_bool draining;
+        pthread_mutex_t lock;
+        pthread_cond_t less;
+        int running; /* requests between their header and the last byte of their reply */
 };
 
 /* One request while its body arrives. */
 struct incoming {
         char *body;
         size_t n, cap;
-        size_t dropped; /* bytes beyond BODY_BYTES_MAX */
+        size_t dropped; /* bytes beyond HTTP_BODY_BYTES_MAX */
         bool no_memory;
 };
 
@@ -86,8 +91,21 @@ static enum MHD_Result header_line(void *arg, enum MHD_ValueKind kind, const cha
         return MHD_YES;
 }
 
-static bool is_json(const char *type)
+static const char cut; /* its address is the reply that is none */
+
+semel_reply *http_cut(void)
 {
+        return (semel_reply *)(uintptr_t)&cut;
+}
+
+const char *http_query(const struct http_request *in, const char *name)
+{
+        return MHD_lookup_connection_value(in->conn, MHD_GET_ARGUMENT_KIND, name);
+}
+
+bool http_is_json(const struct http_request *in)
+{
+        const char *type = in->content_type ? in->content_type : "";
         size_t n = strcspn(type, "; \t");
         return n == strlen("application/json") && strncasecmp(type, "application/json", n) == 0;
 }
@@ -96,24 +114,38 @@ static semel_reply *handle(struct http *http, struct MHD_Connection *mc, const c
                            const char *method, struct incoming *in)
 {
         struct header h = {.authorization = ""};
-        struct request req = {.method = method, .path = path};
+        struct http_request req = {.method = method, .path = path, .conn = mc};
 
         MHD_get_connection_values(mc, MHD_HEADER_KIND, header_line, &h);
+        req.key = h.key;
+        req.authorization = h.authorization;
+        req.content_type = h.content_type;
+        req.body = in->body;
+        req.body_n = in->n;
         if (in->no_memory)
-                return problem_new(PROBLEM_INTERNAL, NULL, "No memory for the body.");
-        if (in->dropped > 0)
-                return problem_new(PROBLEM_TOO_LARGE, NULL, "At most %d bytes.", BODY_BYTES_MAX);
-        if (h.key_conflict)
-                return problem_new(PROBLEM_KEY_MALFORMED, NULL,
-                                   "Two Idempotency-Key lines that differ: which one is it?");
-        if (h.connection_names_key)
-                return problem_new(PROBLEM_KEY_MALFORMED, NULL,
-                                   "Connection names Idempotency-Key: a proxy would drop it.");
-        req.is_json = h.content_type && is_json(h.content_type);
-        req.principal = h.authorization;
-        req.limit = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND, "limit");
-        req.after = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND, "after");
-        return route(http->shop, &req, h.key, in->body, in->n);
+                req.flaw = HTTP_NO_MEMORY;
+        else if (in->dropped > 0)
+                req.flaw = HTTP_TOO_LARGE;
+        else if (h.key_conflict)
+                req.flaw = HTTP_TWO_KEYS;
+        else if (h.connection_names_key)
+                req.flaw = HTTP_KEY_IN_CONNECTION;
+        return http->handler(http->arg, &req);
+}
+
+/* Whoever sends requests here, or restarts us, asks these. */
+static semel_reply *health(const struct http *http, const char *path)
+{
+        bool ready = semel_shutdown_phase(http->down) == SEMEL_RUNNING;
+        bool is_health = strcmp(path, "/healthz") == 0;
+        const char *text = is_health ? "alive\n" : ready ? "ready\n" : "not ready\n";
+        semel_reply *rep = semel_reply_new();
+        if (!rep)
+                return NULL;
+        semel_reply_set_status(rep, is_health || ready ? 200 : 503);
+        semel_reply_add_header(rep, "Content-Type", 12, "text/plain", 10, NULL);
+        semel_reply_set_body(rep, text, strlen(text), NULL);
+        return rep;
 }
 
 static bool add_header(struct MHD_Response *res, const char *name, size_t name_n,
@@ -148,7 +180,7 @@ static enum MHD_Result send_reply(struct http *http, struct MHD_Connection *mc,
                 return MHD_NO;
         for (size_t i = 0; rep && semel_reply_header(rep, i, &name, &name_n, &value, &value_n); i++)
                 add_header(res, name, name_n, value, value_n);
-        if (atomic_load(&http->draining))
+        if (semel_shutdown_phase(http->down) != SEMEL_RUNNING)
                 MHD_add_response_header(res, "Connection", "close");
         result = MHD_queue_response(mc, (unsigned)status, res);
         MHD_destroy_response(res);
@@ -158,7 +190,7 @@ static enum MHD_Result send_reply(struct http *http, struct MHD_Connection *mc,
 /* Keep a piece of the body; past the limit only count it. */
 static void body_append(struct incoming *in, const char *data, size_t n)
 {
-        if (in->n + n > BODY_BYTES_MAX) {
+        if (in->n + n > HTTP_BODY_BYTES_MAX) {
                 in->dropped += n;
                 return;
         }
@@ -195,7 +227,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mc, const ch
                 if (!in)
                         return MHD_NO;
                 *req_arg = in;
-                atomic_fetch_add(&http->running, 1);
+                pthread_mutex_lock(&http->lock);
+                http->running++;
+                pthread_mutex_unlock(&http->lock);
                 return MHD_YES;
         }
         if (*data_n > 0) {
@@ -203,7 +237,12 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mc, const ch
                 *data_n = 0;
                 return in->dropped > BODY_DRAIN_BYTES_MAX ? MHD_NO : MHD_YES;
         }
-        rep = handle(http, mc, path, method, in);
+        if (strcmp(path, "/readyz") == 0 || strcmp(path, "/healthz") == 0)
+                rep = health(http, path);
+        else
+                rep = handle(http, mc, path, method, in);
+        if (rep == http_cut())
+                return MHD_NO;
         result = send_reply(http, mc, rep);
         semel_reply_free(rep);
         return result;
@@ -221,8 +260,10 @@ static void on_done(void *arg, struct MHD_Connection *mc, void **req_arg,
         free(in->body);
         free(in);
         *req_arg = NULL;
-        if (atomic_fetch_sub(&http->running, 1) == 1 && atomic_load(&http->draining))
-                kill(getpid(), SIGUSR1);
+        pthread_mutex_lock(&http->lock);
+        http->running--;
+        pthread_cond_signal(&http->less);
+        pthread_mutex_unlock(&http->lock);
 }
 
 /* A listening socket; SO_REUSEADDR, so that a restart need not wait for old connections to fade. */
@@ -237,20 +278,20 @@ static int listen_on(const char *address, char *why, int *ret_port)
         int fd = -1, one = 1, rc;
 
         if (!colon || (size_t)(colon - address) >= sizeof host) {
-                snprintf(why, DB_WHY_BYTES, "--listen wants HOST:PORT, such as 127.0.0.1:8080");
+                snprintf(why, HTTP_WHY_BYTES, "--listen wants HOST:PORT, such as 127.0.0.1:8080");
                 return -1;
         }
         snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
         rc = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &ai);
         if (rc != 0) {
-                snprintf(why, DB_WHY_BYTES, "--listen %.100s: %s", address, gai_strerror(rc));
+                snprintf(why, HTTP_WHY_BYTES, "--listen %.100s: %s", address, gai_strerror(rc));
                 return -1;
         }
         fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC, ai->ai_protocol);
         if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
             bind(fd, ai->ai_addr, ai->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0 ||
             getsockname(fd, (struct sockaddr *)&got, &got_n) != 0) {
-                snprintf(why, DB_WHY_BYTES, "--listen %.100s: %m", address);
+                snprintf(why, HTTP_WHY_BYTES, "--listen %.100s: %m", address);
                 if (fd >= 0)
                         close(fd);
                 fd = -1;
@@ -262,16 +303,21 @@ static int listen_on(const char *address, char *why, int *ret_port)
         return fd;
 }
 
-struct http *http_start(struct shop *shop, const char *address, char *why, int *ret_port)
+struct http *http_start(const char *address, http_handler handler, void *arg,
+                        semel_shutdown *down, char *why, int *ret_port)
 {
         struct http *http = calloc(1, sizeof *http);
         int fd;
 
         if (!http) {
-                snprintf(why, DB_WHY_BYTES, "no memory");
+                snprintf(why, HTTP_WHY_BYTES, "no memory");
                 return NULL;
         }
-        http->shop = shop;
+        http->handler = handler;
+        http->arg = arg;
+        http->down = down;
+        pthread_mutex_init(&http->lock, NULL);
+        pthread_cond_init(&http->less, NULL);
         fd = listen_on(address, why, ret_port);
         if (fd < 0) {
                 free(http);
@@ -287,7 +333,7 @@ struct http *http_start(struct shop *shop, const char *address, char *why, int *
                 (size_t)HEADER_BYTES_MAX, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
         if (!http->daemon) {
-                snprintf(why, DB_WHY_BYTES, "libmicrohttpd does not start: %m");
+                snprintf(why, HTTP_WHY_BYTES, "libmicrohttpd does not start: %m");
                 close(fd);
                 free(http);
                 return NULL;
@@ -295,23 +341,52 @@ struct http *http_start(struct shop *shop, const char *address, char *why, int *
         return http;
 }
 
-void http_drain(struct http *http)
+/* Accept no more. */
+static void stop_accepting(struct http *http)
 {
         int fd = MHD_quiesce_daemon(http->daemon);
         if (fd >= 0)
                 close(fd);
-        atomic_store(&http->draining, true);
-        if (atomic_load(&http->running) == 0)
-                kill(getpid(), SIGUSR1);
 }
 
-int http_running(struct http *http)
+/* Wait until no request runs, at most so long; returns how many still do. */
+static int wait_idle(struct http *http, int64_t ms)
 {
-        return atomic_load(&http->running);
+        struct timespec end;
+        int rc = 0, running;
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        end.tv_sec += ms / 1000;
+        end.tv_nsec += ms % 1000 * 1000000;
+        if (end.tv_nsec >= 1000000000) {
+                end.tv_sec++;
+                end.tv_nsec -= 1000000000;
+        }
+        pthread_mutex_lock(&http->lock);
+        while (http->running > 0 && rc == 0)
+                rc = pthread_cond_clockwait(&http->less, &http->lock, CLOCK_MONOTONIC, &end);
+        running = http->running;
+        pthread_mutex_unlock(&http->lock);
+        return running;
+}
+
+int http_serve(struct http *http)
+{
+        semel_phase phase;
+        while ((phase = semel_shutdown_phase(http->down)) < SEMEL_DRAINING) {
+                /* Once asked to end, its descriptor stays readable: only time is waited for. */
+                struct pollfd p = {.fd = semel_shutdown_fd(http->down), .events = POLLIN};
+                int64_t ms = semel_shutdown_next_ms(http->down);
+                poll(&p, phase == SEMEL_RUNNING ? 1 : 0, ms > INT_MAX ? INT_MAX : (int)ms);
+                semel_shutdown_alive(http->down);
+        }
+        stop_accepting(http);
+        return wait_idle(http, semel_shutdown_left_ms(http->down));
 }
 
 void http_stop(struct http *http)
 {
         MHD_stop_daemon(http->daemon);
+        pthread_cond_destroy(&http->less);
+        pthread_mutex_destroy(&http->lock);
         free(http);
 }

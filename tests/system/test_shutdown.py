@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way to end, over every daemon.  DAEMONS is the list: a class for each says how it is
+started, how it is given work, and what is left in its database."""
+import concurrent.futures
+import http.client
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from support import upstream as up
+from support.shop import Database
+from support.upstream import Upstream
+from support.wait import wait_until
+
+
+class World:
+    """What a daemon needs around it."""
+
+    def __init__(self, procs, build, tmp, url):
+        self.procs, self.build, self.tmp, self.url = procs, build, tmp, url
+        self.upstream = Upstream()
+        self.close = self.upstream.close
+
+
+class Daemon:
+    """One daemon in one world; `start` may be called again after an end."""
+    SHORT_MS, ENDLESS_MS = 1000, 600000
+
+    def __init__(self, world):
+        self.world, self.call = world, None
+
+    def run(self, argv, prefix, env):
+        self.process = self.world.procs.start([*prefix, *argv], env=env)
+        self.wait_started()
+
+    def get(self, port, path):
+        conn = http.client.HTTPConnection('127.0.0.1', port, timeout=10)
+        try:
+            conn.request('GET', path)
+            return conn.getresponse().status
+        finally:
+            conn.close()
+
+    def background(self, fn):
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        self.call = pool.submit(fn)
+        pool.shutdown(wait=False)
+
+
+class Gateway(Daemon):
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        self.endless = endless
+        self.run([w.build.semel, 'gateway', '--listen', '127.0.0.1:0', '--upstream', w.upstream.url,
+                  '--db', w.url, '--admin', '127.0.0.1:0', '--log', 'none',
+                  '--drain-delay', f'{drain_delay_ms}ms', '--shutdown-deadline', f'{shutdown_ms}ms'],
+                 prefix, env)
+
+    def wait_started(self):
+        self.admin = int(self.process.wait_log(r'admin on port (\d+)').group(1))
+        self.port = int(re.search(r'listening on 127\.0\.0\.1:(\d+)', self.process.err()).group(1))
+
+    def ready(self):
+        return self.get(self.admin, '/readyz') == 200
+
+    def post(self, key):
+        conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
+        try:
+            conn.request('POST', '/orders', body=b'x', headers={'Host': 'h', 'Idempotency-Key': key})
+            return conn.getresponse().status
+        finally:
+            conn.close()
+
+    def begin_work(self):
+        self.world.upstream.plan.append(up.hangs(True))
+        self.background(lambda: self.post('k'))
+        wait_until(lambda: self.world.upstream.effects['k'] == 1)
+
+    def end_work(self):
+        self.world.upstream.release.set()
+
+    def effects(self):
+        return self.world.upstream.effects['k']
+
+    def left(self):
+        return (Database(self.world.url).command('k') or (None,))[0], self.effects()
+
+
+class Shop(Daemon):
+    PATH = '/api/v1/sellers'
+
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        self.run([w.build.shop, '--listen', '127.0.0.1:0', '--store', w.url, '--mode', 'reserve',
+                  '--work-ms', self.ENDLESS_MS if endless else self.SHORT_MS,
+                  '--drain-delay-ms', drain_delay_ms, '--shutdown-ms', shutdown_ms], prefix, env)
+
+    def wait_started(self):
+        self.port = int(self.process.wait_log(r'listening on 127\.0\.0\.1:(\d+)').group(1))
+
+    def ready(self):
+        return self.get(self.port, '/readyz') == 200
+
+    def post(self, key):
+        conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
+        try:
+            conn.request('POST', self.PATH, body=b'{"name": "Ada"}',
+                         headers={'Content-Type': 'application/json', 'Idempotency-Key': key})
+            return conn.getresponse().status
+        finally:
+            conn.close()
+
+    def begin_work(self):
+        self.background(lambda: self.post('k'))
+        wait_until(lambda: (Database(self.world.url).command('k') or (None,))[0] == 1,
+                   what='the claim')
+
+    def end_work(self):
+        """It ends by itself after SHORT_MS."""
+
+    def effects(self):
+        return Database(self.world.url).sql('SELECT count(*) FROM shop_seller')[0][0]
+
+    def left(self):
+        return (Database(self.world.url).command('k') or (None,))[0], self.effects()
+
+
+DAEMONS = [Gateway, Shop]
+
+
+@pytest.fixture(params=DAEMONS, ids=[d.__name__.lower() for d in DAEMONS])
+def make(request, procs, build, tmp):
+    """make() -> a daemon that is not started yet, in a world of its own."""
+    worlds = []
+
+    def go():
+        url = f'sqlite:{tmp}/{len(worlds)}.db'
+        worlds.append(World(procs, build, tmp, url))
+        return request.param(worlds[-1])
+    yield go
+    for w in worlds:
+        w.close()
+
+
+def test_running_work_ends_and_the_exit_code_is_0(make):
+    d = make()
+    d.start()
+    d.begin_work()
+    d.process.send(signal.SIGTERM)
+    d.process.stop()  # stopped and woken: it must not lose the signal
+    d.process.cont()
+    assert d.process.alive()
+    d.end_work()
+    assert d.process.wait(20) == 0, d.process.logs()
+    assert d.call.result(10) == 201 and d.effects() == 1
+
+
+def test_an_idle_one_exits_0_at_once(make):
+    d = make()
+    d.start()
+    begun = time.monotonic()
+    d.process.send(signal.SIGTERM)
+    assert d.process.wait(10) == 0, d.process.logs()
+    assert time.monotonic() - begun < 2
+
+
+def test_sigint_is_the_same(make):
+    d = make()
+    d.start()
+    d.process.send(signal.SIGINT)
+    assert d.process.wait(10) == 0, d.process.logs()
+
+
+def test_readiness_fails_during_the_drain_delay_and_work_is_still_taken(make):
+    d = make()
+    d.start(drain_delay_ms=1500)
+    assert d.ready()
+    d.process.send(signal.SIGTERM)
+    wait_until(lambda: not d.ready(), timeout=1)
+    assert d.post('late') == 201
+    assert d.process.wait(20) == 0, d.process.logs()
+
+
+def test_the_deadline_cuts_what_does_not_end(make):
+    d = make()
+    d.start(shutdown_ms=500, endless=True)
+    d.begin_work()
+    begun = time.monotonic()
+    d.process.send(signal.SIGTERM)
+    assert d.process.wait(10) == 75, d.process.logs()
+    assert 0.4 < time.monotonic() - begun < 5
+
+
+def test_a_second_signal_ends_it_at_once(make):
+    d = make()
+    d.start(endless=True)
+    d.begin_work()
+    d.process.send(signal.SIGTERM)
+    wait_until(lambda: refuses(d.port), what='it drains')
+    assert d.process.alive()
+    begun = time.monotonic()
+    d.process.send(signal.SIGTERM)
+    assert d.process.wait(5) == 128 + signal.SIGTERM
+    assert time.monotonic() - begun < 1
+
+
+def refuses(port):
+    try:
+        socket.create_connection(('127.0.0.1', port), timeout=5).close()
+        return False
+    except OSError:
+        return True
+
+
+def pid_1_below(pid):
+    """The process under `pid` that is the first of its namespace."""
+    while True:
+        status = open(f'/proc/{pid}/status').read()
+        if re.search(r'^NSpid:.*\t1$', status, re.M):
+            return pid
+        pid = int(open(f'/proc/{pid}/task/{pid}/children').read().split()[0])
+
+
+def test_as_pid_1(make):
+    """Where a signal without a handler is not delivered at all."""
+    prefix = ('unshare', '--pid', '--fork', '--kill-child', '--mount-proc')
+    if os.geteuid() != 0:  # a namespace is root's to make; the daemon in it is ours
+        prefix = ('sudo', '-n', *prefix, 'setpriv', f'--reuid={os.geteuid()}',
+                  f'--regid={os.getegid()}', '--clear-groups')
+    d = make()
+    d.start(prefix=prefix)
+    d.begin_work()
+    os.kill(pid_1_below(d.process.pid), signal.SIGTERM)
+    d.end_work()
+    assert d.process.wait(20) == 0, d.process.logs()
+    assert d.call.result(10) == 201
+    d = make()
+    d.start(prefix=prefix, endless=True)
+    d.begin_work()
+    pid = pid_1_below(d.process.pid)
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: refuses(d.port), what='it drains')
+    os.kill(pid, signal.SIGTERM)
+    assert d.process.wait(5) == 128 + signal.SIGTERM
+
+
+def test_sigkill_during_the_drain_is_a_crash_and_no_more(make):
+    left = []
+    for drains in (False, True):
+        d = make()
+        d.start(endless=True)
+        d.begin_work()
+        if drains:
+            d.process.send(signal.SIGTERM)
+            wait_until(lambda: refuses(d.port), what='it drains')
+        assert d.process.kill() == -signal.SIGKILL
+        left.append(d.left())
+    assert left[0] == left[1]
+
+
+def test_a_service_manager_is_told(make, tmp):
+    d = make()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp / 'notify'))
+        manager.settimeout(10)
+        d.start(env={'NOTIFY_SOCKET': tmp / 'notify', 'WATCHDOG_USEC': '200000'})
+        heard = [manager.recv(100) for _ in range(4)]
+        assert b'READY=1' in heard and heard.count(b'WATCHDOG=1') >= 2, heard
+        d.process.send(signal.SIGTERM)
+        wait_until(lambda: manager.recv(100) == b'STOPPING=1')
+        assert d.process.wait(10) == 0
