@@ -48,7 +48,9 @@ typedef enum semel_code {
         SEMEL_ERR_REFUSED = 18,    /* an operator verb that the row's state does not allow */
         SEMEL_ERR_KEY = 19,        /* the idempotency key is malformed */
         SEMEL_ERR_UNSAFE = 20,     /* the store's settings would lose a promise (fsync=off, NFS) */
-        SEMEL_ERR_INTERNAL = 21    /* a bug of ours, reported instead of hidden */
+        SEMEL_ERR_INTERNAL = 21,   /* a bug of ours, reported instead of hidden */
+        SEMEL_ERR_PEER_DOWN = 22   /* the other side of a call cannot be reached, or refuses for
+                                      now; nothing happened */
 } semel_code;
 
 /* What a caller may do about it. */

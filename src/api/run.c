@@ -21,6 +21,7 @@ struct semel_claim {
         struct command_attempt attempt;
         int64_t lease_us;
         size_t reply_bytes_max;
+        bool took_over;
 };
 
 /* -- begin ------------------------------------------------------------------------------ */
@@ -66,6 +67,7 @@ static semel_outcome claim_once(semel_claim *c, struct store_op *op, int64_t sen
         if (lease_us > c->lease_us)
                 lease_us = c->lease_us;
         c->token = op->out.claim.answer.token;
+        c->took_over = op->out.claim.answer.took_over;
         c->held.claimed_us = sent_us;
         c->held.deadline_us = sent_us + lease_us;
         held_add(held, &c->held);
@@ -99,12 +101,18 @@ static semel_outcome claim_waiting(semel_claim *c, struct store_op *op, int64_t 
 semel_outcome semel_begin(semel_store *h, const semel_command *cmd, semel_claim **ret_claim,
                           semel_reply **ret_reply, semel_error *err)
 {
+        return claim_begin(h, cmd, MODE_RUN, ret_claim, ret_reply, err);
+}
+
+semel_outcome claim_begin(semel_store *h, const semel_command *cmd, enum command_mode mode,
+                          semel_claim **ret_claim, semel_reply **ret_reply, semel_error *err)
+{
         struct store_op op;
         semel_claim *c = NULL;
         semel_outcome outcome = SEMEL_ERROR;
         err_clear(err);
         store_op_init(&op, STORE_CLAIM);
-        if (command_claim_fill(cmd, MODE_RUN, handle_holder(h), &op.in.claim.claim,
+        if (command_claim_fill(cmd, mode, handle_holder(h), &op.in.claim.claim,
                                &op.in.claim.label, err) != SEMEL_OK)
                 goto out;
         c = claim_new(h, cmd, &op.in.claim.claim);
@@ -121,6 +129,11 @@ out:
         free(c);
         store_op_release(&op);
         return outcome;
+}
+
+bool claim_took_over(const semel_claim *claim)
+{
+        return claim->took_over;
 }
 
 int64_t semel_claim_token(const semel_claim *claim)

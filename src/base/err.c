@@ -36,6 +36,7 @@ static const struct {
         {SEMEL_ERR_KEY, SEMEL_CLASS_FATAL, "key"},
         {SEMEL_ERR_UNSAFE, SEMEL_CLASS_FATAL, "unsafe"},
         {SEMEL_ERR_INTERNAL, SEMEL_CLASS_FATAL, "internal"},
+        {SEMEL_ERR_PEER_DOWN, SEMEL_CLASS_RETRYABLE, "peer-down"},
 };
 
 semel_class err_class_of(semel_code code)

@@ -63,6 +63,13 @@ enum {
          * header lines for a part.  Past it, the body is compared as bytes. */
         LIMIT_PART_HEAD_BYTES = 8 * 1024,
 
+        /* An outbound call: what it adds to its own headers, and what it sends.  The body is kept
+         * in memory, since each attempt sends the same bytes. */
+        LIMIT_CALL_HEADERS = 64,
+        LIMIT_CALL_HEADER_BYTES = 8 * 1024,
+        LIMIT_CALL_URL_BYTES = 8 * 1024,
+        LIMIT_CALL_BODY_BYTES = 64 * 1024 * 1024,
+
         /* One purge or list step: short transactions, so that nobody waits behind them. */
         LIMIT_SWEEP_ROWS = 500,
 
@@ -98,6 +105,8 @@ enum {
 #define LIMIT_WAIT_US (30 * SECOND)
 
 #define DEFAULT_LEASE_US (60 * SECOND)
+#define DEFAULT_CALL_DEADLINE_US (60 * SECOND)
+#define DEFAULT_CALL_ATTEMPT_US (10 * SECOND)
 #define DEFAULT_RETENTION_US (24 * HOUR)
 #define DEFAULT_CALL_TIMEOUT_US (5 * SECOND)
 

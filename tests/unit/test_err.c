@@ -38,6 +38,7 @@ static void every_code_has_its_class(void **state)
                 [SEMEL_ERR_KEY] = SEMEL_CLASS_FATAL,
                 [SEMEL_ERR_UNSAFE] = SEMEL_CLASS_FATAL,
                 [SEMEL_ERR_INTERNAL] = SEMEL_CLASS_FATAL,
+                [SEMEL_ERR_PEER_DOWN] = SEMEL_CLASS_RETRYABLE,
         };
         for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
                 assert_int_equal(err_class_of((semel_code)i), want[i]);
