@@ -69,7 +69,8 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
 
 enum bus_produced {
         BUS_QUEUED,   /* a report will come */
-        BUS_FULL,     /* queue full: poll, then try again */
+        BUS_FULL,     /* queue full, or the topic takes no larger batch (bus_topic_look): poll, then
+                         try again */
         BUS_REFUSED,  /* never: err says why (larger than message.max.bytes, bad partition) */
         BUS_FATAL,    /* the producer is finished: close it and open another */
 };
@@ -93,7 +94,8 @@ void bus_producer_abandon(struct bus_producer *p);
 void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine */
 
 /* Does the topic exist, and how large may a record be?  Also fetches the metadata, so that the
- * first record does not wait (measured: 1 s).  Cached by the producer for a minute.
+ * first record does not wait (measured: 1 s).  Cached by the producer for a minute; that a topic
+ * does not exist, for a second.
  * *ret_exists false: not now (it may be made later; auto-creation is tried).
  * *ret_bytes_max: of the record batch, from the topic's max.message.bytes; 0: not known.
  * Errors: SEMEL_ERR_STORE_DOWN (no broker answers within the timeout). */
@@ -195,12 +197,20 @@ void bus_consumer_close(struct bus_consumer *c);
 
 /* -- the mock cluster -------------------------------------------------------------------------- */
 
+enum { BUS_MOCK_BROKERS_MAX = 8, BUS_MOCK_PARTITIONS_MAX = 64, BUS_MOCK_PARTITIONS_DEFAULT = 4 };
+
 struct bus_mock;
-/* brokers 1..8, partitions of a new topic 1..64. */
-semel_code bus_mock_new(int brokers, int partitions, struct bus_mock **ret, semel_error *err);
+/* A topic that is made by its first use has BUS_MOCK_PARTITIONS_DEFAULT partitions: librdkafka 2.0.2
+ * has no knob for it.  Make it before with bus_mock_topic() to have another number. */
+semel_code bus_mock_new(int brokers, struct bus_mock **ret, semel_error *err);
+semel_code bus_mock_topic(struct bus_mock *mock, const char *topic, int partitions,
+                          semel_error *err);
 const char *bus_mock_bootstrap(const struct bus_mock *mock);
 /* For tests: the next `count` requests of this Kafka API key answer with this error code. */
 void bus_mock_fail(struct bus_mock *mock, int16_t api_key, int16_t error, size_t count);
+/* For tests: no broker can be reached; every answer takes so long. */
+void bus_mock_set_down(struct bus_mock *mock, bool down);
+void bus_mock_set_rtt(struct bus_mock *mock, int64_t rtt_us);
 void bus_mock_free(struct bus_mock *mock);
 
 #endif

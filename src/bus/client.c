@@ -35,6 +35,10 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
         const struct bus_client *client = rd_kafka_opaque(rk);
         if (!client || !client->log)
                 return;
+        /* One set of properties serves the relay and the consumer: that a producer has no use
+         * for one of a consumer is no news. */
+        if (strcmp(facility, "CONFWARN") == 0)
+                return;
         char line[LOG_LINE_BYTES];
         (void)snprintf(line, sizeof line, "%s: %s", facility, text);
         for (size_t i = 0; client->secrets && i < client->secrets->n; i++)
@@ -90,9 +94,6 @@ semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
 {
         const struct bus_fixed common[] = {
                 {"client.id", "semel"},
-                /* One file of properties serves the relay and the consumer: librdkafka's remark
-                 * that a producer needs no property of consumers is noise. */
-                {"log.configuration.warnings", "false"},
                 {"socket.keepalive.enable", "true"},
                 {"reconnect.backoff.max.ms", "1000"}, /* 10 s is long after a broker's restart */
                 {NULL, NULL}};

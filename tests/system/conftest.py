@@ -14,10 +14,15 @@
     sqlite_url  URL of a SQLite file that does not exist yet
     store_url   each test runs twice: on SQLite, and on PostgreSQL after `semel migrate`
     pg_store_url  a fresh database on `pg`, migrated
+    kafka       a real Kafka broker, one for the whole run: kafka.bootstrap, kafka.new_topic(6),
+                kafka.consume_all(topic) (support/kafka.py); leave it running
+    kafka_own   a Kafka broker for this test alone: kill(), restart(), pause(), resume()
     start_shop  start_shop(url, 'reserve', work_ms=300) -> a running support.shop.Shop
 
-A missing program or server is an error, never a skip.  Tests wait by wait_until(), never by time.
+A missing program or server is an error, never a skip, but for Kafka on a developer's machine without a
+JDK.  Tests wait by wait_until(), never by time.
 """
+import os
 import pathlib
 import shutil
 import signal
@@ -94,6 +99,30 @@ def pg():
 @pytest.fixture
 def pg_own():
     server = Postgres().start()
+    yield server
+    server.close()
+
+
+def start_kafka():
+    from support.kafka import Kafka, NoKafka  # its client takes a moment to load
+    try:
+        return Kafka().start()
+    except NoKafka as e:
+        if os.environ.get('CI'):
+            raise
+        pytest.skip(str(e))
+
+
+@pytest.fixture(scope='session')
+def kafka():
+    server = start_kafka()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def kafka_own():
+    server = start_kafka()
     yield server
     server.close()
 

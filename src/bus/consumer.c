@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * consumer: a member of a group that decides itself when an offset is committed (rule D4).
+ *
+ * One message at a time: the batch call of librdkafka 2.0.2 gives up the order of offsets at a
+ * rebalance.  The eager protocol: all partitions are given up, finished and committed, before
+ * new ones come.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "bus/client.h"
+#include "core/limits.h"
+
+/* A commit's answer; longer than the default session, after which there is nothing to commit. */
+enum { COMMIT_MS = 10000 };
+
+struct bus_consumer {
+        rd_kafka_t *rk;
+        struct bus_client client;
+        struct bus_consumer_hooks hooks;
+};
+
+/* -- rebalancing --------------------------------------------------------------------------------- */
+
+static struct bus_partition *partitions_of(const rd_kafka_topic_partition_list_t *list)
+{
+        size_t n = (size_t)list->cnt;
+        struct bus_partition *p = calloc(n > 0 ? n : 1, sizeof *p);
+        for (size_t i = 0; p && i < n; i++)
+                p[i] = (struct bus_partition){.topic = list->elems[i].topic,
+                                              .partition = list->elems[i].partition,
+                                              .offset = list->elems[i].offset};
+        return p;
+}
+
+static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t e,
+                         rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+        const struct bus_client *client = opaque;
+        struct bus_consumer *c = client->owner;
+        struct bus_partition *p = partitions_of(list);
+        if (e == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+                (void)rd_kafka_assign(rk, list);
+                if (p && c->hooks.assigned)
+                        c->hooks.assigned(c->hooks.arg, p, (size_t)list->cnt);
+        } else {
+                if (p && c->hooks.revoked && list->cnt > 0)
+                        c->hooks.revoked(c->hooks.arg, p, (size_t)list->cnt,
+                                         rd_kafka_assignment_lost(rk) != 0);
+                (void)rd_kafka_assign(rk, NULL);
+        }
+        free(p);
+}
+
+/* -- opening and closing --------------------------------------------------------------------------- */
+
+static semel_code subscribe(struct bus_consumer *c, const char *const *topics, size_t n,
+                            semel_error *err)
+{
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
+        for (size_t i = 0; i < n; i++)
+                rd_kafka_topic_partition_list_add(list, topics[i], RD_KAFKA_PARTITION_UA);
+        rd_kafka_resp_err_t e = rd_kafka_subscribe(c->rk, list);
+        rd_kafka_topic_partition_list_destroy(list);
+        if (e)
+                return err_set(err, SEMEL_ERR_ARGUMENT, "Kafka does not take this subscription: %s",
+                               rd_kafka_err2str(e));
+        return SEMEL_OK;
+}
+
+semel_code bus_consumer_open(const struct bus_config *config, const char *group,
+                             const char *const *topics, size_t topic_count,
+                             const struct bus_consumer_hooks *hooks, struct bus_consumer **ret,
+                             semel_error *err)
+{
+        const struct bus_fixed defaults[] = {
+                {"session.timeout.ms", "6000"}, /* 45 s, the default, is a long pause after a crash */
+                {"heartbeat.interval.ms", "2000"},
+                {"topic.metadata.refresh.interval.ms", "5000"}, /* how soon a new topic is noticed */
+                {"queued.min.messages", "10000"},
+                {"queued.max.messages.kbytes", "16384"},
+                {"fetch.wait.max.ms", "100"},
+                {NULL, NULL}};
+        const struct bus_fixed fixed[] = {{"group.id", group},
+                                          {"enable.auto.commit", "false"},
+                                          {"enable.auto.offset.store", "false"},
+                                          {"auto.offset.reset", "earliest"},
+                                          {"partition.assignment.strategy", "range"},
+                                          {"isolation.level", "read_committed"},
+                                          {"enable.partition.eof", "false"},
+                                          {"allow.auto.create.topics", "false"},
+                                          {NULL, NULL}};
+        if (!group || !group[0] || topic_count == 0)
+                return err_set(err, SEMEL_ERR_ARGUMENT, "a consumer needs a group and a topic");
+        struct bus_consumer *c = calloc(1, sizeof *c);
+        if (!c)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
+        rd_kafka_conf_t *conf;
+        semel_code rc = bus_conf_new(config, BUS_CONSUMER, defaults, fixed, &c->client, &conf, err);
+        if (rc != SEMEL_OK) {
+                free(c);
+                return rc;
+        }
+        c->client.owner = c;
+        if (hooks)
+                c->hooks = *hooks;
+        rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+        rc = bus_client_open(conf, BUS_CONSUMER, &c->rk, err);
+        if (rc == SEMEL_OK) {
+                (void)rd_kafka_poll_set_consumer(c->rk);
+                rc = subscribe(c, topics, topic_count, err);
+        }
+        if (rc != SEMEL_OK) {
+                bus_consumer_close(c);
+                return rc;
+        }
+        *ret = c;
+        return SEMEL_OK;
+}
+
+void bus_consumer_close(struct bus_consumer *c)
+{
+        if (!c)
+                return;
+        if (c->rk) {
+                (void)rd_kafka_consumer_close(c->rk); /* revokes: the hook runs here */
+                rd_kafka_destroy(c->rk);
+        }
+        bus_client_release(&c->client);
+        free(c);
+}
+
+/* -- messages -------------------------------------------------------------------------------------- */
+
+static void fill_headers(const rd_kafka_headers_t *h, struct event_header *ret, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                const char *name;
+                const void *value;
+                size_t size;
+                if (rd_kafka_header_get_all(h, i, &name, &value, &size))
+                        return;
+                ret[i] = (struct event_header){.name = span_str(name),
+                                               .value = span_of(value, value ? size : 0),
+                                               .value_is_null = value == NULL};
+        }
+}
+
+/* Takes m. */
+static struct bus_message *message_new(rd_kafka_message_t *m)
+{
+        rd_kafka_headers_t *h = NULL;
+        size_t n = rd_kafka_message_headers(m, &h) ? 0 : rd_kafka_header_cnt(h);
+        struct bus_message *msg = calloc(1, sizeof *msg + n * sizeof(struct event_header));
+        if (!msg)
+                return NULL;
+        struct event_header *headers = (struct event_header *)(msg + 1);
+        if (n > 0)
+                fill_headers(h, headers, n);
+        rd_kafka_timestamp_type_t type;
+        int64_t ms = rd_kafka_message_timestamp(m, &type);
+        msg->event = (struct event){.topic = span_str(rd_kafka_topic_name(m->rkt)),
+                                    .key = span_of(m->key, m->key ? m->key_len : 0),
+                                    .payload = span_of(m->payload, m->payload ? m->len : 0),
+                                    .key_is_null = m->key == NULL,
+                                    .payload_is_null = m->payload == NULL,
+                                    .partition = m->partition,
+                                    .headers = headers,
+                                    .header_count = n};
+        msg->partition = m->partition;
+        msg->offset = m->offset;
+        msg->timestamp_us = type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || ms < 0 ? 0 : ms * MS;
+        msg->driver = m;
+        return msg;
+}
+
+void bus_message_free(struct bus_message *m)
+{
+        if (!m)
+                return;
+        rd_kafka_message_destroy(m->driver);
+        free(m);
+}
+
+/* An event that is no message: is it worth an error? */
+static semel_code event_of(struct bus_consumer *c, const rd_kafka_message_t *m, semel_error *err)
+{
+        char why[256];
+        if (rd_kafka_fatal_error(c->rk, why, sizeof why))
+                return err_set(err, SEMEL_ERR_INTERNAL, "the Kafka consumer is finished: %s", why);
+        switch (m->err) {
+        case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART: /* it may be made later */
+        case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+        case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
+                return SEMEL_OK;
+        case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
+                return err_set(err, SEMEL_ERR_LOST,
+                               "the work took longer than max.poll.interval.ms: Kafka has given the partitions away");
+        default:
+                break;
+        }
+        semel_code code = bus_code_of(m->err);
+        return err_set(err, code == SEMEL_ERR_ACCESS ? code : SEMEL_ERR_STORE_DOWN, "Kafka: %s (%s)",
+                       rd_kafka_message_errstr(m), rd_kafka_err2name(m->err));
+}
+
+semel_code bus_consume(struct bus_consumer *c, int64_t timeout_us, struct bus_message **ret,
+                       semel_error *err)
+{
+        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, bus_ms(timeout_us));
+        if (!m) {
+                *ret = NULL;
+                return SEMEL_OK;
+        }
+        if (m->err) {
+                semel_code rc = event_of(c, m, err);
+                rd_kafka_message_destroy(m);
+                if (rc == SEMEL_OK)
+                        *ret = NULL;
+                return rc;
+        }
+        struct bus_message *msg = message_new(m);
+        if (!msg) {
+                /* The message is dropped here but not committed: whoever goes on would skip it. */
+                rd_kafka_message_destroy(m);
+                return err_set(err, SEMEL_ERR_INTERNAL, "out of memory for a message; open another consumer");
+        }
+        *ret = msg;
+        return SEMEL_OK;
+}
+
+/* -- positions ------------------------------------------------------------------------------------- */
+
+static rd_kafka_topic_partition_list_t *list_of(const struct bus_partition *p, size_t n)
+{
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
+        for (size_t i = 0; i < n; i++)
+                rd_kafka_topic_partition_list_add(list, p[i].topic, p[i].partition)->offset =
+                        p[i].offset;
+        return list;
+}
+
+/* The first error of a list, or 0. */
+static rd_kafka_resp_err_t first_error(const rd_kafka_topic_partition_list_t *list)
+{
+        for (int i = 0; i < list->cnt; i++)
+                if (list->elems[i].err)
+                        return list->elems[i].err;
+        return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+semel_code bus_consumer_pause(struct bus_consumer *c, const char *topic, int32_t partition,
+                              bool paused, semel_error *err)
+{
+        const struct bus_partition p = {topic, partition, 0};
+        rd_kafka_topic_partition_list_t *list = list_of(&p, 1);
+        rd_kafka_resp_err_t e = paused ? rd_kafka_pause_partitions(c->rk, list)
+                                       : rd_kafka_resume_partitions(c->rk, list);
+        if (!e)
+                e = first_error(list);
+        rd_kafka_topic_partition_list_destroy(list);
+        if (e)
+                return err_set(err, bus_code_of(e), "partition %s/%d cannot be %s: %s", topic,
+                               (int)partition, paused ? "paused" : "resumed", rd_kafka_err2str(e));
+        return SEMEL_OK;
+}
+
+semel_code bus_consumer_seek(struct bus_consumer *c, const struct bus_partition *to,
+                             int64_t timeout_us, semel_error *err)
+{
+        rd_kafka_topic_partition_list_t *list = list_of(to, 1);
+        rd_kafka_error_t *error = rd_kafka_seek_partitions(c->rk, list, bus_ms(timeout_us));
+        rd_kafka_resp_err_t e = error ? rd_kafka_error_code(error) : first_error(list);
+        if (error)
+                rd_kafka_error_destroy(error);
+        rd_kafka_topic_partition_list_destroy(list);
+        if (e)
+                return err_set(err, bus_code_of(e), "partition %s/%d cannot be read again from %lld: %s",
+                               to->topic, (int)to->partition, (long long)to->offset, rd_kafka_err2str(e));
+        return SEMEL_OK;
+}
+
+semel_code bus_consumer_commit(struct bus_consumer *c, const struct bus_partition *p, size_t n,
+                               semel_error *err)
+{
+        if (n == 0)
+                return SEMEL_OK;
+        rd_kafka_topic_partition_list_t *list = list_of(p, n);
+        /* Not rd_kafka_commit(): it waits for a coordinator without a bound. */
+        rd_kafka_queue_t *queue = rd_kafka_queue_new(c->rk);
+        rd_kafka_resp_err_t e = rd_kafka_commit_queue(c->rk, list, queue, NULL, NULL);
+        if (!e) {
+                rd_kafka_event_t *ev = rd_kafka_queue_poll(queue, COMMIT_MS);
+                e = ev ? rd_kafka_event_error(ev) : RD_KAFKA_RESP_ERR__TIMED_OUT;
+                if (ev && !e)
+                        e = first_error(rd_kafka_event_topic_partition_list(ev));
+                if (ev)
+                        rd_kafka_event_destroy(ev);
+        }
+        rd_kafka_queue_destroy(queue);
+        rd_kafka_topic_partition_list_destroy(list);
+        if (!e || e == RD_KAFKA_RESP_ERR__NO_OFFSET)
+                return SEMEL_OK;
+        return err_set(err, bus_code_of(e), "Kafka did not take the offsets: %s (%s)",
+                       rd_kafka_err2str(e), rd_kafka_err2name(e));
+}
+
+int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p)
+{
+        int64_t low, high;
+        if (rd_kafka_get_watermark_offsets(c->rk, p->topic, p->partition, &low, &high) || high < 0 ||
+            p->offset < 0)
+                return -1;
+        return high > p->offset ? high - p->offset : 0;
+}
+
+semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
+                               int64_t *ret_ms, semel_error *err)
+{
+        char value[32];
+        int ms = bus_ms(timeout_us);
+        if (!bus_topic_setting(c->rk, topic, "cleanup.policy", ms, value, sizeof value))
+                return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\"",
+                               topic);
+        if (value[0] && !strstr(value, "delete")) {
+                *ret_ms = -1; /* compacted: the last record of each key stays */
+                return SEMEL_OK;
+        }
+        if (!bus_topic_setting(c->rk, topic, "retention.ms", ms, value, sizeof value))
+                return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\"",
+                               topic);
+        *ret_ms = strtoll(value, NULL, 10); /* "" is 0: not known */
+        return SEMEL_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * producer: its inside, for tx.c and topic.c.  Inside src/bus only.
+ */
+#ifndef BUS_PRODUCER_H
+#define BUS_PRODUCER_H
+
+#include "bus/client.h"
+
+/* Topics that a producer remembers.  Past it, one without unreported messages is forgotten. */
+enum { TOPIC_BUCKETS = 128, TOPICS_MAX = 1024 };
+
+struct topic {
+        struct topic *next;
+        rd_kafka_topic_t *rkt;
+        size_t unreported;      /* messages */
+        size_t bytes;           /* of those since there were none */
+        int64_t looked_at_us;   /* 0: never */
+        int64_t bytes_max;      /* the broker's limit for a batch; 0: not known */
+        bool exists;
+        size_t name_n;
+        char name[];
+};
+
+struct bus_producer {
+        rd_kafka_t *rk;
+        struct bus_client client;
+        void (*on_report)(void *arg, const struct bus_report *report);
+        void *arg;
+        size_t unreported;
+        bool broken; /* a report was BROKEN, or it was abandoned */
+        semel_error why;
+        struct topic *last; /* most messages go where the one before went */
+        struct topic *bucket[TOPIC_BUCKETS];
+        size_t topic_count;
+};
+
+/* NULL: out of memory, or librdkafka does not take the name (err says so). */
+struct topic *topic_get(struct bus_producer *p, struct span name, semel_error *err);
+void topics_free(struct bus_producer *p);
+
+#endif

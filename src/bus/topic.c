@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * topic: the producer's topics: handles, limits, and whether they exist.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "bus/producer.h"
+#include "core/limits.h"
+#include "sys/clock.h"
+
+/* A topic that exists is asked about once a minute, one that does not more often: somebody waits
+ * for it. */
+#define LOOK_EVERY_US (60 * SECOND)
+#define LOOK_AGAIN_US (1 * SECOND)
+
+/* The broker makes a topic on first use within a moment; ask so often at most. */
+enum { CREATION_TRIES = 6, CREATION_PAUSE_MS = 50 };
+
+static size_t bucket_of(struct span name)
+{
+        uint32_t h = 2166136261u; /* FNV-1a */
+        for (size_t i = 0; i < name.n; i++)
+                h = (h ^ name.p[i]) * 16777619u;
+        return h % TOPIC_BUCKETS;
+}
+
+static void topic_free(struct topic *t)
+{
+        rd_kafka_topic_destroy(t->rkt);
+        free(t);
+}
+
+/* Forget one that nothing refers to. */
+static void forget_one(struct bus_producer *p)
+{
+        for (size_t i = 0; i < TOPIC_BUCKETS; i++)
+                for (struct topic **at = &p->bucket[i]; *at; at = &(*at)->next) {
+                        struct topic *t = *at;
+                        if (t->unreported > 0)
+                                continue;
+                        *at = t->next;
+                        if (p->last == t)
+                                p->last = NULL;
+                        topic_free(t);
+                        p->topic_count--;
+                        return;
+                }
+}
+
+static bool is_named(const struct topic *t, struct span name)
+{
+        return t->name_n == name.n && memcmp(t->name, name.p, name.n) == 0;
+}
+
+static struct topic *topic_new(struct bus_producer *p, struct span name, semel_error *err)
+{
+        if (name.n == 0 || name.n > LIMIT_EVENT_TOPIC_BYTES || memchr(name.p, 0, name.n)) {
+                (void)err_set(err, SEMEL_ERR_ARGUMENT, "a topic's name has 1 to %d bytes, none of them 0",
+                              LIMIT_EVENT_TOPIC_BYTES);
+                return NULL;
+        }
+        struct topic *t = calloc(1, sizeof *t + name.n + 1);
+        if (!t) {
+                (void)err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
+                return NULL;
+        }
+        memcpy(t->name, name.p, name.n);
+        t->name_n = name.n;
+        rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(p->rk);
+        rd_kafka_topic_conf_set_opaque(conf, t);
+        t->rkt = rd_kafka_topic_new(p->rk, t->name, conf);
+        if (!t->rkt) {
+                (void)err_set(err, SEMEL_ERR_ARGUMENT, "topic \"%s\": %s", t->name,
+                              rd_kafka_err2str(rd_kafka_last_error()));
+                free(t);
+                return NULL;
+        }
+        return t;
+}
+
+struct topic *topic_get(struct bus_producer *p, struct span name, semel_error *err)
+{
+        if (p->last && is_named(p->last, name))
+                return p->last;
+        size_t at = bucket_of(name);
+        struct topic *t = p->bucket[at];
+        while (t && !is_named(t, name))
+                t = t->next;
+        if (!t) {
+                if (p->topic_count >= TOPICS_MAX)
+                        forget_one(p);
+                t = topic_new(p, name, err);
+                if (!t)
+                        return NULL;
+                t->next = p->bucket[at];
+                p->bucket[at] = t;
+                p->topic_count++;
+        }
+        p->last = t;
+        return t;
+}
+
+void topics_free(struct bus_producer *p)
+{
+        for (size_t i = 0; i < TOPIC_BUCKETS; i++)
+                while (p->bucket[i]) {
+                        struct topic *t = p->bucket[i];
+                        p->bucket[i] = t->next;
+                        topic_free(t);
+                }
+        p->last = NULL;
+        p->topic_count = 0;
+}
+
+/* Ask for the metadata once.  In *ret_e what the broker says about the topic. */
+static semel_code ask(struct bus_producer *p, struct topic *t, int ms, rd_kafka_resp_err_t *ret_e,
+                      semel_error *err)
+{
+        const struct rd_kafka_metadata *md = NULL;
+        rd_kafka_resp_err_t e = rd_kafka_metadata(p->rk, 0, t->rkt, &md, ms < 1 ? 1 : ms);
+        if (e)
+                return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\": %s",
+                               t->name, rd_kafka_err2str(e));
+        *ret_e = md->topic_cnt == 1 ? md->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        rd_kafka_metadata_destroy(md);
+        return SEMEL_OK;
+}
+
+static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline_us,
+                       semel_error *err)
+{
+        rd_kafka_resp_err_t e = RD_KAFKA_RESP_ERR_NO_ERROR;
+        for (int i = 0; i < CREATION_TRIES; i++) {
+                semel_code rc = ask(p, t, bus_ms(deadline_us - clock_boot_us()), &e, err);
+                if (rc != SEMEL_OK)
+                        return rc;
+                bool may_come = e == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+                                e == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
+                if (!may_come || clock_boot_us() + CREATION_PAUSE_MS * MS > deadline_us)
+                        break;
+                struct timespec pause = {0, CREATION_PAUSE_MS * 1000000L};
+                (void)nanosleep(&pause, NULL);
+        }
+        t->exists = e == RD_KAFKA_RESP_ERR_NO_ERROR;
+        if (t->exists) {
+                char value[32];
+                if (bus_topic_setting(p->rk, t->name, "max.message.bytes",
+                                      bus_ms(deadline_us - clock_boot_us()), value, sizeof value))
+                        t->bytes_max = strtoll(value, NULL, 10);
+        }
+        t->looked_at_us = clock_boot_us();
+        return SEMEL_OK;
+}
+
+semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t timeout_us,
+                          bool *ret_exists, int64_t *ret_bytes_max, semel_error *err)
+{
+        struct topic *t = topic_get(p, span_str(topic), err);
+        if (!t)
+                return err ? err->code : SEMEL_ERR_ARGUMENT;
+        int64_t now = clock_boot_us();
+        bool fresh = t->looked_at_us != 0 &&
+                     now - t->looked_at_us < (t->exists ? LOOK_EVERY_US : LOOK_AGAIN_US);
+        if (!fresh) {
+                semel_code rc = look(p, t, now + timeout_us, err);
+                if (rc != SEMEL_OK)
+                        return rc;
+        }
+        *ret_exists = t->exists;
+        *ret_bytes_max = t->bytes_max;
+        return SEMEL_OK;
+}
