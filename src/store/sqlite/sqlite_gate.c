@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum gate_byte { BYTE_GATE, BYTE_WAITING, BYTE_LIVE, BYTE_OPENING };
+enum gate_byte { BYTE_GATE, BYTE_WAITING, BYTE_LIVE, BYTE_OPENING, BYTE_RELAY };
 
 enum {
         POLL_FIRST_US = 100,
@@ -132,4 +132,19 @@ void gate_set_live(struct sqlite_gate *gate)
 bool gate_others_live(const struct sqlite_gate *gate)
 {
         return held_by_others(gate, BYTE_LIVE, F_WRLCK);
+}
+
+bool gate_relay_take(struct sqlite_gate *gate)
+{
+        return set_lock(gate, BYTE_RELAY, F_WRLCK);
+}
+
+void gate_relay_give(struct sqlite_gate *gate)
+{
+        (void)set_lock(gate, BYTE_RELAY, F_UNLCK);
+}
+
+bool gate_relay_elsewhere(const struct sqlite_gate *gate)
+{
+        return held_by_others(gate, BYTE_RELAY, F_WRLCK);
 }

@@ -11,6 +11,7 @@
  *     byte 1  "I am waiting": shared, so that the one inside knows to make room
  *     byte 2  "I have the file open": shared, for as long as the store lives
  *     byte 3  opening: exclusive, around schema and boot check
+ *     byte 4  the relay: exclusive, for as long as it owns the outbox's slots (rule C1)
  *
  * The gate is manners, not safety: a stopped process may hold it, so after GATE_WAIT_MS one goes
  * on without it, and SQLite's lock decides.
@@ -48,6 +49,10 @@ void gate_opening_unlock(struct sqlite_gate *gate);
 
 /* Say that this store has the file open. */
 void gate_set_live(struct sqlite_gate *gate);
+/* The relay's lock.  False: another one has it. */
+bool gate_relay_take(struct sqlite_gate *gate);
+void gate_relay_give(struct sqlite_gate *gate);
+bool gate_relay_elsewhere(const struct sqlite_gate *gate);
 /* Does another store have it open? */
 bool gate_others_live(const struct sqlite_gate *gate);
 

@@ -7,6 +7,16 @@
 #include "sql_sqlite.h"
 #include "store/sqlite/sqlite_session.h"
 
+static const char *const steps[SQLITE_SCHEMA_VERSION] = {
+        sql_sqlite_schema_1_command,
+        sql_sqlite_schema_2_outbox,
+};
+
+const char *schema_step(int version)
+{
+        return steps[version - 1];
+}
+
 semel_code schema_check_version(const char *name, int64_t version, semel_error *err)
 {
         if (version > SQLITE_SCHEMA_VERSION)
@@ -36,17 +46,29 @@ static int query_int64(sqlite3 *db, const char *sql, int64_t *ret)
         return SQLITE_OK;
 }
 
-static int insert_version(sqlite3 *db, int64_t wall_us)
+static int insert_version(sqlite3 *db, int version, int64_t wall_us)
 {
         sqlite3_stmt *stmt = NULL;
         int rc = sqlite3_prepare_v2(db, sql_sqlite_insert_version, -1, &stmt, NULL);
         if (rc != SQLITE_OK)
                 return rc;
-        (void)sqlite3_bind_int(stmt, 1, SQLITE_SCHEMA_VERSION);
+        (void)sqlite3_bind_int(stmt, 1, version);
         (void)sqlite3_bind_int64(stmt, 2, wall_us);
         rc = sqlite3_step(stmt);
         int final = sqlite3_finalize(stmt);
         return rc == SQLITE_DONE ? SQLITE_OK : final;
+}
+
+/* The steps from version `have` to ours. */
+static int run_steps(sqlite3 *db, int64_t have, int64_t wall_us)
+{
+        int rc = SQLITE_OK;
+        for (int v = (int)have + 1; v <= SQLITE_SCHEMA_VERSION && rc == SQLITE_OK; v++) {
+                rc = sqlite3_exec(db, schema_step(v), NULL, NULL, NULL);
+                if (rc == SQLITE_OK)
+                        rc = insert_version(db, v, wall_us);
+        }
+        return rc;
 }
 
 /* In the transaction: tables, version, first mark. */
@@ -54,9 +76,7 @@ static semel_code create_all(struct sqlite_session *ses, const struct sys_clock 
                              const struct sqlite_boot_id *boot_id, semel_error *err)
 {
         int64_t wall_us = clock->wall_us(clock->arg);
-        int rc = sqlite3_exec(ses->db, sql_sqlite_schema, NULL, NULL, NULL);
-        if (rc == SQLITE_OK)
-                rc = insert_version(ses->db, wall_us);
+        int rc = run_steps(ses->db, 0, wall_us);
         if (rc == SQLITE_OK) {
                 sqlite_mark_init(&ses->mark, boot_id, clock->boot_us(clock->arg), wall_us);
                 ses->mark_changed = true;
@@ -65,15 +85,33 @@ static semel_code create_all(struct sqlite_session *ses, const struct sys_clock 
         return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
 }
 
+static semel_code load_version(struct sqlite_session *ses, int64_t *ret, semel_error *err)
+{
+        int rc = query_int64(ses->db, sql_sqlite_select_version, ret);
+        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
+}
+
 /* In a transaction: tables of our version, and the mark. */
 static semel_code load_all(struct sqlite_session *ses, semel_error *err)
 {
         int64_t version = 0;
-        int rc = query_int64(ses->db, sql_sqlite_select_version, &version);
-        if (rc != SQLITE_OK)
-                return sqlite_error(ses->db, rc, ses->name, err);
-        semel_code code = schema_check_version(ses->name, version, err);
+        semel_code code = load_version(ses, &version, err);
+        if (code == SEMEL_OK)
+                code = schema_check_version(ses->name, version, err);
         return code == SEMEL_OK ? session_load_mark(ses, err) : code;
+}
+
+/* In the write transaction: an older schema becomes ours.  Programs of the older version that have the
+ * file open see the new number in their next transaction, and stop. */
+static semel_code upgrade_all(struct sqlite_session *ses, const struct sys_clock *clock,
+                              semel_error *err)
+{
+        int64_t version = 0;
+        semel_code code = load_version(ses, &version, err);
+        if (code != SEMEL_OK || version < 1 || version >= SQLITE_SCHEMA_VERSION)
+                return code;
+        int rc = run_steps(ses->db, version, clock->wall_us(clock->arg));
+        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
 }
 
 /* In the write transaction: the tables are there; are they of this boot? */
@@ -81,7 +119,9 @@ static semel_code adopt_all(struct sqlite_session *ses, const struct sys_clock *
                             const struct sqlite_boot_id *boot_id,
                             bool (*foreign_is_alive)(void *arg), void *arg, semel_error *err)
 {
-        semel_code code = load_all(ses, err);
+        semel_code code = upgrade_all(ses, clock, err);
+        if (code == SEMEL_OK)
+                code = load_all(ses, err);
         if (code != SEMEL_OK || memcmp(ses->mark.boot_id.b, boot_id->b, sizeof boot_id->b) == 0)
                 return code;
         if (foreign_is_alive && foreign_is_alive(arg))

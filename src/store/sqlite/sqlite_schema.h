@@ -10,12 +10,16 @@
 
 struct sqlite3;
 
-enum { SQLITE_SCHEMA_VERSION = 1 };
+/* Version n is made from n - 1 by the n-th of the steps in sqlite_schema.c. */
+enum { SQLITE_SCHEMA_VERSION = 2 };
+
+/* The statements that make version `version` from the one before it. */
+const char *schema_step(int version);
 
 /* SEMEL_OK, or SEMEL_ERR_SCHEMA with what to do. */
 semel_code schema_check_version(const char *name, int64_t version, semel_error *err);
 
-/* Make what is missing, in one IMMEDIATE transaction; and when the file's mark is of another
+/* Make what is missing, or bring an older schema up to date, in one IMMEDIATE transaction; and when the file's mark is of another
  * boot, take it into this one, unless `foreign_is_alive` (asked only then) says that somebody
  * holds the file open there: SEMEL_ERR_UNSAFE.  Any number of processes may do this at once.
  * SEMEL_ERR_TX_STATE when a transaction is open on `db`. */

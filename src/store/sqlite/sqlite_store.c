@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "core/limits.h"
-#include "sql_sqlite.h"
 #include "store/sqlite/sqlite_open.h"
 #include "store/sqlite/sqlite_ops.h"
 #include "store/sqlite/sqlite_schema.h"
@@ -372,8 +371,9 @@ static semel_code sqlite_print(const char *what, const char *role, struct buf *o
                 return err_set(err, SEMEL_ERR_ARGUMENT,
                                "SQLite has no roles: who may use the file is its mode's and "
                                "directory's business");
-        if (buf_append_str(out, sql_sqlite_schema) != BUF_OK)
-                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to print the schema");
+        for (int v = 1; v <= SQLITE_SCHEMA_VERSION; v++)
+                if (buf_append_str(out, schema_step(v)) != BUF_OK)
+                        return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to print the schema");
         return SEMEL_OK;
 }
 

@@ -1,0 +1,2 @@
+-- Changes when another connection commits.
+PRAGMA data_version

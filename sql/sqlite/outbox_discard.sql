@@ -1,0 +1,2 @@
+-- ?1 id.
+DELETE FROM semel_outbox WHERE id = ?1 AND status = 'DEAD'

@@ -1,0 +1,2 @@
+-- ?1 id.
+SELECT status, attempts FROM semel_outbox WHERE id = ?1

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sqlite_outbox_admin: what operators see and do, and the clean-up of published rows.
+ *
+ * Times that people give or read are of the wall clock; published_at is kept on the file's own
+ * calendar, which is `lag` behind it (sqlite_clock.h).
+ */
+#include "store/sqlite/sqlite_outbox.h"
+
+#include <stdlib.h>
+
+#include "core/limits.h"
+
+/* An open write transaction. */
+static int64_t now_us(const struct sqlite_outbox *o)
+{
+        return o->ses.now.wall_us;
+}
+
+static int64_t lag_us(const struct sqlite_outbox *o)
+{
+        return o->ses.mark.lag_us;
+}
+
+/* Step; how many rows of the outbox it changed goes to *ret when that is not NULL.  A view's
+ * changes are those of its trigger. */
+static semel_code run(struct sqlite_outbox *o, sqlite3_stmt *stmt, int64_t *ret, semel_error *err)
+{
+        int before = sqlite3_total_changes(o->ses.db);
+        if (outbox_step(o, stmt) != SQLITE_OK)
+                return outbox_error(o, err);
+        if (ret)
+                *ret = sqlite3_total_changes(o->ses.db) - before;
+        return SEMEL_OK;
+}
+
+/* -- prune ------------------------------------------------------------------------------------ */
+
+static semel_code prune_count(struct sqlite_outbox *o, int64_t keep_us, int64_t *ret,
+                              semel_error *err)
+{
+        semel_code code = outbox_begin_read(o, err);
+        if (code != SEMEL_OK)
+                return code;
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_PRUNE_COUNT);
+        if (stmt)
+                (void)sqlite3_bind_int64(stmt, 1, now_us(o) - keep_us);
+        if (stmt && sqlite3_step(stmt) == SQLITE_ROW)
+                *ret = o->ses.now.expiry_frozen ? 0 : sqlite3_column_int64(stmt, 0);
+        else
+                code = outbox_error(o, err);
+        (void)sqlite3_reset(stmt);
+        outbox_end_read(o);
+        return code;
+}
+
+semel_code sqlite_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
+                               int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        int64_t rows = 0;
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code == SEMEL_OK && dry)
+                return prune_count(o, keep_us, ret_rows, err);
+        if (code == SEMEL_OK)
+                code = outbox_begin_write(o, err);
+        if (code != SEMEL_OK)
+                return code;
+        if (!o->ses.now.expiry_frozen) { /* the clocks agree on how old a row is */
+                sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_PRUNE);
+                if (stmt) {
+                        (void)sqlite3_bind_int64(stmt, 1, now_us(o) - keep_us);
+                        (void)sqlite3_bind_int(stmt, 2, LIMIT_OUTBOX_PRUNE_ROWS);
+                }
+                code = run(o, stmt, &rows, err);
+        }
+        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        if (code == SEMEL_OK)
+                *ret_rows = rows;
+        return code;
+}
+
+/* -- stats -------------------------------------------------------------------------------------- */
+
+/* What stats and list give out: spans point into `bytes`. */
+struct answer {
+        void *rows;
+        struct buf bytes;
+};
+
+static void answer_free(void *driver)
+{
+        struct answer *a = driver;
+        if (!a)
+                return;
+        free(a->rows);
+        buf_release(&a->bytes);
+        free(a);
+}
+
+static struct answer *answer_new(size_t rows_bytes, size_t bytes_max)
+{
+        struct answer *a = calloc(1, sizeof *a);
+        if (!a)
+                return NULL;
+        buf_init(&a->bytes, bytes_max);
+        a->rows = calloc(1, rows_bytes ? rows_bytes : 1);
+        if (a->rows)
+                return a;
+        free(a);
+        return NULL;
+}
+
+/* A copy in the answer; its place, until the buffer stands still, as an offset. */
+static bool keep(struct answer *a, struct span from, struct span *ret)
+{
+        *ret = (struct span){(const uint8_t *)(uintptr_t)a->bytes.n, from.n};
+        return buf_append_span(&a->bytes, from) == BUF_OK;
+}
+
+static void settle(const struct answer *a, struct span *s)
+{
+        s->p = s->n ? a->bytes.p + (uintptr_t)s->p : NULL;
+}
+
+static enum outbox_state state_of(const char *name)
+{
+        for (int i = 0; i < OUTBOX_STATES; i++)
+                if (name && strcmp(name, outbox_state_name((enum outbox_state)i)) == 0)
+                        return (enum outbox_state)i;
+        return OUTBOX_PENDING;
+}
+
+enum { STATS_MAX = 3 * 1000 /* more topics than anybody looks at */, STATS_BYTES = 1 << 20 };
+
+static semel_code read_counts(struct sqlite_outbox *o, struct answer *a, size_t *ret_n,
+                              semel_error *err)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_STATS);
+        struct outbox_count *count = a->rows;
+        size_t n = 0;
+        int rc = stmt ? SQLITE_DONE : SQLITE_ERROR;
+        bool room = true;
+        while (stmt && room && n < STATS_MAX && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+                count[n].state = state_of((const char *)sqlite3_column_text(stmt, 0));
+                room = keep(a, column_span(stmt, 1), &count[n].topic);
+                count[n].rows = sqlite3_column_int64(stmt, 2);
+                n++;
+        }
+        semel_code code = rc == SQLITE_DONE || rc == SQLITE_ROW ? SEMEL_OK : outbox_error(o, err);
+        (void)sqlite3_reset(stmt);
+        for (size_t i = 0; i < n; i++)
+                settle(a, &count[i].topic);
+        *ret_n = n;
+        return code;
+}
+
+static semel_code read_oldest(struct sqlite_outbox *o, int64_t *ret_us, semel_error *err)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_OLDEST);
+        int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
+        semel_code code = SEMEL_OK;
+        int64_t age_us = -1;
+        if (rc == SQLITE_ROW) {
+                age_us = now_us(o) + lag_us(o) - sqlite3_column_int64(stmt, 0);
+                age_us = age_us > 0 ? age_us : 0;
+        } else if (rc != SQLITE_DONE) {
+                code = outbox_error(o, err);
+        }
+        (void)sqlite3_reset(stmt);
+        *ret_us = age_us;
+        return code;
+}
+
+semel_code sqlite_outbox_stats(struct outbox_session *s, int64_t deadline_us,
+                               struct outbox_stats *ret, semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        struct outbox_stats stats = {.oldest_xmin_us = -1};
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code != SEMEL_OK)
+                return code;
+        struct answer *a = answer_new(STATS_MAX * sizeof *stats.count, STATS_BYTES);
+        if (!a)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for counts");
+        code = outbox_begin_read(o, err);
+        if (code == SEMEL_OK) {
+                code = read_counts(o, a, &stats.n, err);
+                if (code == SEMEL_OK)
+                        code = read_oldest(o, &stats.oldest_pending_us, err);
+                outbox_end_read(o);
+        }
+        if (code != SEMEL_OK) {
+                answer_free(a);
+                return code;
+        }
+        stats.count = a->rows;
+        stats.driver = a;
+        stats.release = answer_free;
+        *ret = stats;
+        return SEMEL_OK;
+}
+
+/* -- list ----------------------------------------------------------------------------------------- */
+
+enum { LIST_MAX = 1000, LIST_BYTES = 64 << 20 };
+
+static bool list_row(struct sqlite_outbox *o, struct answer *a, sqlite3_stmt *stmt,
+                     enum outbox_state state, struct outbox_listed *row)
+{
+        bool waits = sqlite3_column_type(stmt, 3) != SQLITE_NULL;
+        bool published = sqlite3_column_type(stmt, 4) != SQLITE_NULL;
+        *row = (struct outbox_listed){
+                .id = sqlite3_column_int64(stmt, 0),
+                .state = state,
+                .attempts = sqlite3_column_int(stmt, 1),
+                .created_us = sqlite3_column_int64(stmt, 2),
+                .next_attempt_us = waits ? sqlite3_column_int64(stmt, 3) + lag_us(o) : 0,
+                .published_us = published ? sqlite3_column_int64(stmt, 4) + lag_us(o) : 0,
+                .key_is_null = sqlite3_column_type(stmt, 6) == SQLITE_NULL};
+        outbox_event_id(column_span(stmt, 8), row->event_id);
+        return keep(a, column_span(stmt, 5), &row->topic) &&
+               keep(a, column_span(stmt, 6), &row->key) &&
+               keep(a, column_span(stmt, 7), &row->last_error);
+}
+
+static sqlite3_stmt *list_stmt(struct sqlite_outbox *o, enum outbox_state state, int64_t after_id,
+                               size_t max)
+{
+        bool dead = state == OUTBOX_DEAD;
+        sqlite3_stmt *stmt = outbox_stmt(o, dead ? OUTBOX_SQL_LIST_DEAD : OUTBOX_SQL_LIST);
+        int at = 1;
+        if (!stmt)
+                return NULL;
+        if (!dead)
+                bind_str(stmt, at++, outbox_state_name(state));
+        (void)sqlite3_bind_int64(stmt, at, after_id);
+        (void)sqlite3_bind_int64(stmt, at + 1, (int64_t)max);
+        return stmt;
+}
+
+semel_code sqlite_outbox_list(struct outbox_session *s, enum outbox_state state, int64_t after_id,
+                              size_t max, int64_t deadline_us, struct outbox_list *ret,
+                              semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code != SEMEL_OK)
+                return code;
+        if (max > LIST_MAX)
+                max = LIST_MAX;
+        struct answer *a = answer_new(max * sizeof *ret->row, LIST_BYTES);
+        if (!a)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a list of rows");
+        struct outbox_listed *row = a->rows;
+        size_t n = 0;
+        code = outbox_begin_read(o, err);
+        if (code == SEMEL_OK) {
+                sqlite3_stmt *stmt = list_stmt(o, state, after_id, max);
+                int rc = stmt ? SQLITE_DONE : SQLITE_ERROR;
+                while (stmt && n < max && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
+                        if (!list_row(o, a, stmt, state, &row[n++]))
+                                code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a list");
+                if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+                        code = outbox_error(o, err);
+                (void)sqlite3_reset(stmt);
+                outbox_end_read(o);
+        }
+        if (code != SEMEL_OK) {
+                answer_free(a);
+                return code;
+        }
+        for (size_t i = 0; i < n; i++) {
+                settle(a, &row[i].topic);
+                settle(a, &row[i].key);
+                settle(a, &row[i].last_error);
+        }
+        *ret = (struct outbox_list){.row = row, .n = n, .driver = a, .release = answer_free};
+        return SEMEL_OK;
+}
+
+/* -- verbs ------------------------------------------------------------------------------------------ */
+
+static semel_code retry_in_tx(struct sqlite_outbox *o, int64_t id, const char *who,
+                              int64_t *ret_rows, semel_error *err)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_RETRY_AUDIT);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                (void)sqlite3_bind_int(stmt, 2, LIMIT_OUTBOX_PRUNE_ROWS);
+                (void)sqlite3_bind_int64(stmt, 3, now_us(o) + lag_us(o));
+                bind_str(stmt, 4, who);
+        }
+        semel_code code = run(o, stmt, NULL, err);
+        if (code != SEMEL_OK)
+                return code;
+        stmt = outbox_stmt(o, OUTBOX_SQL_RETRY);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                (void)sqlite3_bind_int(stmt, 2, LIMIT_OUTBOX_PRUNE_ROWS);
+        }
+        return run(o, stmt, ret_rows, err);
+}
+
+semel_code sqlite_outbox_retry(struct outbox_session *s, int64_t id, const char *who,
+                               int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        int64_t rows = 0;
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code == SEMEL_OK)
+                code = outbox_begin_write(o, err);
+        if (code != SEMEL_OK)
+                return code;
+        code = retry_in_tx(o, id, who, &rows, err);
+        if (code == SEMEL_OK && id != 0 && rows == 0)
+                code = err_set(err, SEMEL_ERR_NOT_FOUND,
+                               "there is no DEAD row %lld: `semel outbox dead list` shows them",
+                               (long long)id);
+        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        if (code == SEMEL_OK)
+                *ret_rows = rows;
+        return code;
+}
+
+semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const char *who,
+                                 const char *reason, int64_t deadline_us, semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        int64_t rows = 0;
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code == SEMEL_OK)
+                code = outbox_begin_write(o, err);
+        if (code != SEMEL_OK)
+                return code;
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_DISCARD_AUDIT);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                (void)sqlite3_bind_int64(stmt, 2, now_us(o) + lag_us(o));
+                bind_str(stmt, 3, who);
+                bind_str(stmt, 4, reason);
+        }
+        code = run(o, stmt, NULL, err);
+        if (code == SEMEL_OK) {
+                stmt = outbox_stmt(o, OUTBOX_SQL_DISCARD);
+                if (stmt)
+                        (void)sqlite3_bind_int64(stmt, 1, id);
+                code = run(o, stmt, &rows, err);
+        }
+        if (code == SEMEL_OK && rows == 0)
+                code = err_set(err, SEMEL_ERR_NOT_FOUND,
+                               "there is no DEAD row %lld: only DEAD rows are discarded",
+                               (long long)id);
+        return code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+}
+
+static sqlite3_stmt *range_stmt(struct sqlite_outbox *o, enum outbox_sql which, int64_t since_us,
+                                int64_t until_us, int64_t third)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, which);
+        if (!stmt)
+                return NULL;
+        (void)sqlite3_bind_int64(stmt, 1, since_us);
+        (void)sqlite3_bind_int64(stmt, 2, until_us);
+        (void)sqlite3_bind_int64(stmt, 3, third);
+        return stmt;
+}
+
+/* C10: what a consumer's inbox has forgotten, it would apply again. */
+static semel_code refuse_old(struct sqlite_outbox *o, int64_t since_us, int64_t until_us,
+                             int64_t retention_us, semel_error *err)
+{
+        if (retention_us < 0)
+                return SEMEL_OK;
+        sqlite3_stmt *stmt = range_stmt(o, OUTBOX_SQL_REPUBLISH_OLD, since_us, until_us,
+                                        now_us(o) - retention_us);
+        if (!stmt || sqlite3_step(stmt) != SQLITE_ROW) {
+                semel_code code = outbox_error(o, err);
+                (void)sqlite3_reset(stmt);
+                return code;
+        }
+        int64_t old = sqlite3_column_int64(stmt, 0);
+        (void)sqlite3_reset(stmt);
+        if (old == 0)
+                return SEMEL_OK;
+        return err_set(err, SEMEL_ERR_REFUSED,
+                       "%lld of these rows were published longer ago than consumers remember "
+                       "(--inbox-retention): they would be applied a second time; give a later "
+                       "--since, or --force",
+                       (long long)old);
+}
+
+semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, int64_t until_us,
+                                   int64_t inbox_retention_us, const char *who,
+                                   int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+{
+        struct sqlite_outbox *o = outbox_of(s);
+        int64_t rows = 0;
+        semel_code code = outbox_ready(o, deadline_us, err);
+        if (code == SEMEL_OK)
+                code = outbox_begin_write(o, err);
+        if (code != SEMEL_OK)
+                return code;
+        since_us -= lag_us(o);
+        until_us -= lag_us(o);
+        code = refuse_old(o, since_us, until_us, inbox_retention_us, err);
+        if (code == SEMEL_OK) {
+                sqlite3_stmt *stmt = range_stmt(o, OUTBOX_SQL_REPUBLISH_AUDIT, since_us, until_us,
+                                                LIMIT_OUTBOX_PRUNE_ROWS);
+                if (stmt) {
+                        (void)sqlite3_bind_int64(stmt, 4, now_us(o) + lag_us(o));
+                        bind_str(stmt, 5, who);
+                }
+                code = run(o, stmt, NULL, err);
+        }
+        if (code == SEMEL_OK)
+                code = run(o, range_stmt(o, OUTBOX_SQL_REPUBLISH, since_us, until_us,
+                                         LIMIT_OUTBOX_PRUNE_ROWS),
+                           &rows, err);
+        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        if (code == SEMEL_OK)
+                *ret_rows = rows;
+        return code;
+}
