@@ -6,6 +6,7 @@
 #ifndef SEMEL_SQLITE_H
 #define SEMEL_SQLITE_H
 
+#include <semel/event.h>
 #include <semel/run.h>
 
 #ifdef __cplusplus
@@ -36,6 +37,16 @@ typedef semel_effect (*semel_sqlite_fn)(void *arg, struct sqlite3 *db, semel_rep
 SEMEL_API semel_outcome semel_sqlite_run(struct sqlite3 *db, const semel_command *cmd,
                                          semel_sqlite_fn fn, void *arg, semel_reply **ret_reply,
                                          semel_error *err);
+
+/* Leave an event in the outbox: it is published after the transaction on `db` has committed, and
+ * never if it does not.  Other languages INSERT into semel_outbox (docs/outbox.md).
+ *
+ * db            in a transaction (SEMEL_ERR_TX_STATE without one); borrowed.
+ * ret_event_id  SEMEL_EVENT_ID_BYTES for the event's id, or NULL.
+ * Errors: SEMEL_ERR_ARGUMENT (its id is there already), SEMEL_ERR_SCHEMA, SEMEL_ERR_BUSY,
+ * SEMEL_ERR_CONFLICT, SEMEL_ERR_STORE_FULL, ...: roll back, or go on without the event. */
+SEMEL_API semel_code semel_sqlite_outbox_append(struct sqlite3 *db, const semel_event *ev,
+                                                char *ret_event_id, semel_error *err);
 
 #ifdef __cplusplus
 }

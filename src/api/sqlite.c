@@ -4,6 +4,7 @@
  */
 #include <semel/sqlite.h>
 
+#include "api/event_object.h"
 #include "api/registry.h"
 #include "api/tx_run.h"
 #include "store/sqlite/sqlite_store.h"
@@ -29,4 +30,10 @@ semel_outcome semel_sqlite_run(struct sqlite3 *db, const semel_command *cmd, sem
 semel_code semel_sqlite_migrate(struct sqlite3 *db, semel_error *err)
 {
         return sqlite_store_migrate_db(db, err);
+}
+
+semel_code semel_sqlite_outbox_append(struct sqlite3 *db, const semel_event *ev, char *ret_event_id,
+                                      semel_error *err)
+{
+        return sqlite_outbox_append(db, ev ? event_object_view(ev) : NULL, ret_event_id, err);
 }

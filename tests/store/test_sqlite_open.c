@@ -18,6 +18,8 @@
 
 #include "core/limits.h"
 #include "sql_sqlite.h"
+#include "store/sqlite/sqlite_outbox.h"
+#include "store/sqlite/sqlite_schema.h"
 #include "store/sqlite/sqlite_store.h"
 
 static const struct span small = {(const uint8_t *)"ok", 2};
@@ -78,8 +80,9 @@ static void every_statement_prepares(void **state)
         world_close(world_open(w));
         sqlite3 *db = world_db(w), *empty = NULL;
         assert_int_equal(sqlite3_open(":memory:", &empty), SQLITE_OK);
+        assert_int_equal(outbox_functions(db, NULL), SQLITE_OK);
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-                bool schema = strcmp(all[i].name, "schema") == 0;
+                bool schema = strncmp(all[i].name, "schema_", 7) == 0;
                 sqlite3_stmt *stmt = NULL;
                 const char *tail = NULL;
                 int rc = sqlite3_prepare_v2(schema ? empty : db, all[i].sql, -1, &stmt, &tail);
@@ -137,7 +140,60 @@ static void migrate_is_open(void **state)
         assert_int_equal(store_sqlite_driver.migrate(w->url, &err), SEMEL_OK);
         assert_int_equal(store_sqlite_driver.migrate(w->url, &err), SEMEL_OK);
         sqlite3 *db = world_db(w);
-        assert_int_equal(db_int64(db, "SELECT version FROM semel_schema_version"), 1);
+        assert_int_equal(db_int64(db, "SELECT max(version) FROM semel_schema_version"),
+                         SQLITE_SCHEMA_VERSION);
+        (void)sqlite3_close(db);
+}
+
+/* A file of version 1, with a key in it. */
+static void make_version_1(struct sqlite_world *w)
+{
+        struct store *st = world_open(w);
+        run_once(st, 1, small);
+        world_close(st);
+        sqlite3 *db = world_db(w);
+        db_exec(db, "DROP TABLE semel_outbox; DROP TABLE semel_outbox_meta;"
+                    "DROP TABLE semel_relay_slot;"
+                    "DELETE FROM semel_schema_version WHERE version > 1");
+        (void)sqlite3_close(db);
+}
+
+static void an_older_schema_is_brought_up_to_date(void **state)
+{
+        struct sqlite_world *w = *state;
+        make_version_1(w);
+        struct store *st = world_open(w);
+        struct command_claim claim = claim_of(1, false);
+        assert_int_equal(try_claim(st, &claim), COMMAND_REPLAY);
+        world_close(st);
+        world_close(world_open(w));
+        sqlite3 *db = world_db(w);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM semel_schema_version"),
+                         SQLITE_SCHEMA_VERSION);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM semel_outbox_meta"), 1);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM semel_relay_slot"), EVENT_SLOTS);
+        (void)sqlite3_close(db);
+}
+
+static void ten_processes_upgrade_one_file(void **state)
+{
+        struct sqlite_world *w = *state;
+        pid_t pid[10];
+        make_version_1(w);
+        for (int i = 0; i < 10; i++) {
+                pid[i] = fork();
+                if (pid[i] == 0)
+                        _exit(store_sqlite_driver.migrate(w->url, NULL) == SEMEL_OK ? 0 : 1);
+        }
+        for (int i = 0; i < 10; i++) {
+                int status = -1;
+                assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+                assert_int_equal(status, 0);
+        }
+        sqlite3 *db = world_db(w);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM semel_schema_version"),
+                         SQLITE_SCHEMA_VERSION);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM semel_relay_slot"), EVENT_SLOTS);
         (void)sqlite3_close(db);
 }
 
@@ -148,7 +204,7 @@ static void a_newer_schema_is_refused(void **state)
         struct sqlite_world *w = *state;
         world_close(world_open(w));
         sqlite3 *db = world_db(w);
-        db_exec(db, "INSERT INTO semel_schema_version VALUES (2, 0)");
+        db_exec(db, "INSERT INTO semel_schema_version VALUES (1000, 0)");
         expect_refusal(w, SEMEL_ERR_SCHEMA, "upgrade this program");
         db_exec(db, "DELETE FROM semel_schema_version");
         expect_refusal(w, SEMEL_ERR_SCHEMA, "semel migrate");
@@ -161,7 +217,7 @@ static void a_schema_that_becomes_newer_stops_the_store(void **state)
         struct sqlite_world *w = *state;
         struct store *st = world_open(w);
         sqlite3 *db = world_db(w);
-        db_exec(db, "INSERT INTO semel_schema_version VALUES (2, 0)");
+        db_exec(db, "INSERT INTO semel_schema_version VALUES (1000, 0)");
         struct command_claim claim = claim_of(1, false);
         struct store_op op;
         assert_int_equal(op_claim(st, &op, &claim), SEMEL_ERR_SCHEMA);
@@ -440,6 +496,8 @@ int main(void)
                 TEST(a3_the_only_secondary_index_is_on_created_us),
                 TEST(print_is_the_schema_itself),
                 TEST(migrate_is_open),
+                TEST(an_older_schema_is_brought_up_to_date),
+                TEST(ten_processes_upgrade_one_file),
                 TEST(a_newer_schema_is_refused),
                 TEST(a_schema_that_becomes_newer_stops_the_store),
                 TEST(what_is_no_database_is_refused),

@@ -14,6 +14,7 @@
 #include "core/limits.h"
 #include "store/sqlite/sqlite_open.h"
 #include "store/sqlite/sqlite_ops.h"
+#include "store/sqlite/sqlite_outbox.h"
 #include "store/sqlite/sqlite_schema.h"
 #include "store/sqlite/sqlite_writer.h"
 
@@ -395,4 +396,5 @@ const struct store_driver store_sqlite_driver = {
         .open = sqlite_open,
         .migrate = sqlite_migrate,
         .print = sqlite_print,
+        .outbox_open = sqlite_outbox_open,
 };

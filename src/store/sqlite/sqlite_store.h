@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite_store: the embedded store, and a command inside a caller's SQLite transaction.
+ * sqlite_store: the embedded store, and a command or an event inside a caller's SQLite transaction.
  */
 #ifndef STORE_SQLITE_STORE_H
 #define STORE_SQLITE_STORE_H
 
+#include "core/event.h"
 #include "store/tx.h"
 
 extern const struct store_driver store_sqlite_driver;
@@ -12,5 +13,8 @@ extern const struct store_tx_vt store_sqlite_tx; /* conn is a struct sqlite3 * *
 
 struct sqlite3;
 semel_code sqlite_store_migrate_db(struct sqlite3 *db, semel_error *err);
+/* See semel_sqlite_outbox_append(). */
+semel_code sqlite_outbox_append(struct sqlite3 *db, const struct event *ev,
+                                char ret_event_id[EVENT_ID_TEXT_BYTES], semel_error *err);
 
 #endif

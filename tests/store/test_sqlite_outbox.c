@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The outbox of a SQLite file: what is of this store alone.  What all stores promise is in
+ * tests/outbox.
+ */
+#include "sqlite_world.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/limits.h"
+#include "store/outbox.h"
+#include "store/sqlite/sqlite_store.h"
+
+#define ALL_SLOTS ((UINT32_C(1) << EVENT_SLOTS) - 1)
+#define LEASE_US (5 * SECOND)
+
+static const struct outbox_member relay_a = {.id = {1}, .info = "host=a pid=1"};
+static const struct outbox_member relay_b = {.id = {2}, .info = "host=b pid=2"};
+
+static int setup(void **state)
+{
+        static struct sqlite_world w;
+        world_init(&w);
+        w.env.clock = &sys_clock_host;
+        world_close(world_open(&w));
+        *state = &w;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        world_release(*state);
+        return 0;
+}
+
+static int64_t soon(void)
+{
+        return clock_boot_us() + 10 * SECOND;
+}
+
+static struct outbox_session *open_mapped(struct sqlite_world *w, const struct outbox_mapping *m)
+{
+        semel_error err = {0};
+        struct outbox_session *s = NULL;
+        if (store_sqlite_driver.outbox_open(w->url, m, "test", &s, &err) != SEMEL_OK)
+                fail_msg("open: %s", err.text);
+        return s;
+}
+
+static struct outbox_session *open_outbox(struct sqlite_world *w)
+{
+        return open_mapped(w, NULL);
+}
+
+/* A relay's ownership: its view, and the slots as a lane wants them. */
+struct owner {
+        struct outbox_view view;
+        struct outbox_slot slots[EVENT_SLOTS];
+        size_t n;
+};
+
+static void look(struct owner *o)
+{
+        o->n = 0;
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                if (o->view.slots[i].mine)
+                        o->slots[o->n++] = (struct outbox_slot){(int16_t)i, o->view.slots[i].epoch};
+}
+
+static struct owner take(struct outbox_session *s, const struct outbox_member *me)
+{
+        semel_error err = {0};
+        struct owner o;
+        if (s->vt->take(s, me, OUTBOX_OWNED, ALL_SLOTS, LEASE_US, soon(), &o.view, &err) != SEMEL_OK)
+                fail_msg("take: %s", err.text);
+        look(&o);
+        return o;
+}
+
+static struct outbox_rows fetch(struct outbox_session *s, const struct owner *o, int rows_max,
+                                const struct span *blocked, size_t blocked_count)
+{
+        struct outbox_quota quotas[EVENT_SLOTS];
+        struct outbox_rows rows = {0};
+        semel_error err = {0};
+        for (size_t i = 0; i < o->n; i++)
+                quotas[i] = (struct outbox_quota){o->slots[i], rows_max};
+        const struct outbox_fetch in = {.mode = OUTBOX_OWNED,
+                                        .quotas = quotas,
+                                        .quota_count = o->n,
+                                        .blocked = blocked,
+                                        .blocked_count = blocked_count,
+                                        .bytes_max = LIMIT_OUTBOX_BATCH_BYTES};
+        if (s->vt->fetch(s, &in, soon(), &rows, &err) != SEMEL_OK)
+                fail_msg("fetch: %s", err.text);
+        return rows;
+}
+
+/* Mark all of them alike. */
+static semel_code mark_rows(struct outbox_session *s, const struct owner *o, bool keep,
+                            const struct outbox_rows *rows, enum outbox_verdict verdict,
+                            struct outbox_marked *ret, semel_error *err)
+{
+        struct outbox_mark *marks = calloc(rows->n + 1, sizeof *marks);
+        for (size_t i = 0; i < rows->n; i++)
+                marks[i] = (struct outbox_mark){.id = rows->row[i].id,
+                                                .slot = rows->row[i].slot,
+                                                .attempts = rows->row[i].attempts,
+                                                .verdict = verdict,
+                                                .retry_after_us = HOUR,
+                                                .reason = "the broker said no"};
+        semel_code code = s->vt->mark(s, OUTBOX_OWNED, keep, o->slots, o->n, marks, rows->n, soon(),
+                                      ret, err);
+        free(marks);
+        return code;
+}
+
+static struct outbox_marked mark_all(struct outbox_session *s, const struct owner *o, bool keep,
+                                     struct outbox_rows *rows, enum outbox_verdict verdict)
+{
+        struct outbox_marked marked = {0};
+        semel_error err = {0};
+        if (mark_rows(s, o, keep, rows, verdict, &marked, &err) != SEMEL_OK)
+                fail_msg("mark: %s", err.text);
+        outbox_rows_release(rows);
+        return marked;
+}
+
+static void insert_rows(struct sqlite_world *w, int n, const char *key)
+{
+        sqlite3 *db = world_db(w);
+        char *sql = sqlite3_mprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+                                    "WHERE i < %d) INSERT INTO semel_outbox (topic, key, payload) "
+                                    "SELECT 'orders', %s, 'payload ' || i FROM n",
+                                    n, key);
+        db_exec(db, sql);
+        sqlite3_free(sql);
+        (void)sqlite3_close(db);
+}
+
+static int64_t count(struct sqlite_world *w, const char *where)
+{
+        sqlite3 *db = world_db(w);
+        char *sql = sqlite3_mprintf("SELECT count(*) FROM semel_outbox WHERE %s", where);
+        int64_t n = db_int64(db, sql);
+        sqlite3_free(sql);
+        (void)sqlite3_close(db);
+        return n;
+}
+
+/* -- what SQL and C write ----------------------------------------------------------------------- */
+
+static void a_plain_insert_is_an_event(void **state)
+{
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        db_exec(db, "INSERT INTO semel_outbox (topic, key, payload, headers) "
+                    "VALUES ('orders', 'o-7', '{}', '{\"a\": \"1\", \"b\": null}')");
+        db_exec(db, "INSERT INTO semel_outbox (topic, payload) VALUES ('orders', x'')");
+        db_exec(db, "INSERT INTO semel_outbox (topic, key, \"partition\") VALUES ('orders', '', 3)");
+        assert_int_not_equal(sqlite3_exec(db, "INSERT INTO semel_outbox (topic) VALUES ('a b')",
+                                          NULL, NULL, NULL),
+                             SQLITE_OK);
+        (void)sqlite3_close(db);
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 3);
+        for (size_t i = 0; i < rows.n; i++) {
+                const struct event *ev = &rows.row[i].event;
+                int64_t age_us = rows.now_us - rows.row[i].created_us;
+                assert_in_range(age_us + 2 * SECOND, SECOND, 30 * SECOND);
+                assert_int_equal(ev->id[6] >> 4, 4);
+                if (rows.row[i].id == 1) {
+                        assert_true(span_eq(ev->key, span_str("o-7")));
+                        assert_true(span_eq(ev->payload, span_str("{}")));
+                        assert_int_equal(ev->header_count, 2);
+                        assert_true(ev->headers[1].value_is_null);
+                        assert_int_equal(ev->partition, EVENT_NO_PARTITION);
+                } else if (rows.row[i].id == 2) {
+                        assert_true(ev->key_is_null);
+                        assert_false(ev->payload_is_null);
+                        assert_int_equal(ev->payload.n, 0);
+                } else {
+                        assert_false(ev->key_is_null);
+                        assert_true(ev->payload_is_null);
+                        assert_int_equal(ev->partition, 3);
+                }
+        }
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
+static void append_belongs_to_the_transaction(void **state)
+{
+        static const struct event_header headers[] = {
+                {.name = {(const uint8_t *)"h", 1}, .value = {(const uint8_t *)"\0\xff", 2}}};
+        const struct event ev = {.topic = span_str("orders"),
+                                 .key = span_str("k"),
+                                 .payload = span_of("a\0b", 3),
+                                 .traceparent = span_str("00-ab-cd-01"),
+                                 .partition = EVENT_NO_PARTITION,
+                                 .headers = headers,
+                                 .header_count = 1};
+        struct sqlite_world *w = *state;
+        char id[EVENT_ID_TEXT_BYTES] = "", text[EVENT_ID_TEXT_BYTES];
+        semel_error err = {0};
+        sqlite3 *db = world_db(w);
+        assert_int_equal(sqlite_outbox_append(db, &ev, id, &err), SEMEL_ERR_TX_STATE);
+        db_exec(db, "BEGIN IMMEDIATE");
+        assert_int_equal(sqlite_outbox_append(db, &ev, id, &err), SEMEL_OK);
+        db_exec(db, "ROLLBACK");
+        assert_int_equal(count(w, "1"), 0);
+        db_exec(db, "BEGIN IMMEDIATE");
+        assert_int_equal(sqlite_outbox_append(db, &ev, id, &err), SEMEL_OK);
+        struct event again = ev;
+        again.has_id = true;
+        assert_true(event_id_parse(id, 36, again.id));
+        assert_int_equal(sqlite_outbox_append(db, &again, NULL, &err), SEMEL_ERR_ARGUMENT);
+        db_exec(db, "COMMIT");
+        (void)sqlite3_close(db);
+
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 1);
+        const struct event *got = &rows.row[0].event;
+        event_id_format(got->id, text);
+        assert_string_equal(text, id);
+        assert_true(span_eq(got->payload, ev.payload));
+        assert_true(span_eq(got->traceparent, ev.traceparent));
+        assert_true(span_eq(got->headers[0].value, headers[0].value));
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
+/* -- order -------------------------------------------------------------------------------------- */
+
+static void c4_rows_come_in_order_of_id_within_a_slot(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 3000, "'k' || (i % 50)");
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        size_t seen = 0;
+        while (seen < 3000) {
+                struct outbox_rows rows = fetch(s, &o, 20, NULL, 0);
+                int64_t last[EVENT_SLOTS] = {0};
+                int16_t slot = -1;
+                uint32_t closed = 0;
+                assert_int_not_equal(rows.n, 0);
+                for (size_t i = 0; i < rows.n; i++) {
+                        if (rows.row[i].slot != slot) { /* rows of a slot stand together */
+                                closed |= slot >= 0 ? UINT32_C(1) << slot : 0;
+                                slot = rows.row[i].slot;
+                                assert_false(closed >> slot & 1);
+                        }
+                        assert_true(rows.row[i].id > last[slot]);
+                        last[slot] = rows.row[i].id;
+                }
+                seen += rows.n;
+                struct outbox_marked marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
+                assert_int_equal(marked.changed + marked.lost_slots, 0);
+        }
+        assert_int_equal(count(w, "1"), 0);
+        s->vt->close(s);
+}
+
+static void c4_a_key_waits_behind_its_row_in_backoff(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 1, "'a'");
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_RETRY).marked, 1);
+        insert_rows(w, 2, "CASE i WHEN 1 THEN 'a' ELSE 'b' END");
+        rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 1);
+        assert_true(span_eq(rows.row[0].event.key, span_str("b")));
+        outbox_rows_release(&rows);
+
+        const struct outbox_blocked *blocked = NULL;
+        size_t n = 0;
+        assert_int_equal(s->vt->blocked(s, ALL_SLOTS, OUTBOX_SKIP, 10, soon(), &blocked, &n, NULL),
+                         SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_true(span_eq(blocked[0].key, span_str("a")));
+        assert_int_equal(blocked[0].id, 1);
+        assert_in_range(blocked[0].wait_us, HOUR - 30 * SECOND, HOUR);
+        s->vt->close(s);
+}
+
+static void c5_a_blocked_key_with_10000_rows_hides_nobody(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 10000, "'stuck'");
+        insert_rows(w, 3, "CASE i WHEN 1 THEN NULL ELSE 'k' || i END");
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        const struct span blocked[] = {span_str("other"), span_str("stuck")};
+        struct outbox_rows rows = fetch(s, &o, 100, blocked, 2);
+        assert_int_equal(rows.n, 3);
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
+/* -- marks --------------------------------------------------------------------------------------- */
+
+static void a_mark_may_be_issued_again(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        static const enum outbox_verdict verdicts[] = {OUTBOX_DONE, OUTBOX_RETRY, OUTBOX_BURY,
+                                                       OUTBOX_UNTRIED};
+        for (size_t v = 0; v < 4; v++) {
+                for (int keep = 0; keep < 2; keep++) {
+                        struct outbox_marked marked;
+                        sqlite3 *db = world_db(w);
+                        db_exec(db, "DELETE FROM semel_outbox");
+                        (void)sqlite3_close(db);
+                        insert_rows(w, 5, "'k' || i");
+                        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+                        assert_int_equal(rows.n, 5);
+                        for (int again = 0; again < 2; again++) {
+                                assert_int_equal(mark_rows(s, &o, keep, &rows, verdicts[v], &marked,
+                                                           NULL),
+                                                 SEMEL_OK);
+                                assert_int_equal(marked.marked, 5);
+                                assert_int_equal(marked.changed, 0);
+                        }
+                        outbox_rows_release(&rows);
+                }
+        }
+        s->vt->close(s);
+}
+
+static void a_row_that_an_operator_changed_is_reported(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 2, "'k'");
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        sqlite3 *db = world_db(w);
+        db_exec(db, "UPDATE semel_outbox SET attempts = 5 WHERE id = 2");
+        (void)sqlite3_close(db);
+        struct outbox_marked marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
+        assert_int_equal(marked.marked, 1);
+        assert_int_equal(marked.changed, 1);
+        assert_int_equal(count(w, "id = 2"), 1);
+        s->vt->close(s);
+}
+
+/* -- one owner ------------------------------------------------------------------------------------ */
+
+static void c1_a_second_relay_waits_for_the_first(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *a = open_outbox(w), *b = open_outbox(w);
+        insert_rows(w, 10, "'k' || i");
+        struct owner of_a = take(a, &relay_a), of_b = take(b, &relay_b);
+        assert_int_equal(of_a.n, EVENT_SLOTS);
+        assert_int_equal(of_b.n, 0);
+        assert_false(of_b.view.slots[3].free);
+        assert_string_equal(of_b.view.slots[3].owner, relay_a.info);
+        assert_int_equal(of_b.view.members, 1);
+        struct outbox_rows rows = fetch(a, &of_a, 10, NULL, 0);
+
+        assert_int_equal(a->vt->leave(a, &relay_a, soon(), NULL), SEMEL_OK);
+        assert_int_equal(b->vt->beat(b, &relay_b, LEASE_US, soon(), &of_b.view, NULL), SEMEL_OK);
+        assert_true(of_b.view.slots[3].free);
+        of_b = take(b, &relay_b);
+        assert_int_equal(of_b.n, EVENT_SLOTS);
+        /* The old owner's late mark. */
+        struct outbox_marked marked = mark_all(a, &of_a, false, &rows, OUTBOX_DONE);
+        assert_int_equal(marked.marked + marked.changed, 0);
+        assert_int_equal(marked.lost_slots, EVENT_SLOTS);
+        assert_int_equal(marked.lost_mask, ALL_SLOTS);
+        assert_int_equal(count(w, "status = 'PENDING'"), 10);
+        a->vt->close(a);
+        b->vt->close(b);
+}
+
+static void c2_slots_can_be_given_and_taken_one_by_one(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *a = open_outbox(w), *b = open_outbox(w);
+        struct owner of_a = take(a, &relay_a), before = of_a;
+        assert_int_equal(a->vt->give(a, &relay_a, 0x00ff, soon(), NULL), SEMEL_OK);
+        assert_int_equal(a->vt->beat(a, &relay_a, LEASE_US, soon(), &of_a.view, NULL), SEMEL_OK);
+        look(&of_a);
+        assert_int_equal(of_a.n, 8);
+        assert_true(of_a.view.slots[0].free);
+        assert_int_equal(take(b, &relay_b).n, 0); /* the lock is one */
+        of_a = take(a, &relay_a);
+        assert_int_equal(of_a.n, EVENT_SLOTS);
+        assert_int_equal(of_a.view.slots[0].epoch, before.view.slots[0].epoch + 1);
+        assert_int_equal(of_a.view.slots[9].epoch, before.view.slots[9].epoch);
+        assert_int_equal(a->vt->give(a, &relay_a, ALL_SLOTS, soon(), NULL), SEMEL_OK);
+        assert_int_equal(take(b, &relay_b).n, EVENT_SLOTS);
+        a->vt->close(a);
+        b->vt->close(b);
+}
+
+/* The kernel gives a dead process's lock up: nothing is waited for. */
+static void c1_a_killed_relay_is_followed_at_once(void **state)
+{
+        struct sqlite_world *w = *state;
+        int ready[2];
+        char c;
+        insert_rows(w, 10, "'k' || i");
+        assert_int_equal(pipe(ready), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                struct outbox_session *s = open_outbox(w);
+                struct owner o = take(s, &relay_a);
+                struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+                if (rows.n != 10 || write(ready[1], "x", 1) != 1)
+                        _exit(1);
+                for (;;)
+                        pause();
+        }
+        assert_int_equal(read(ready[0], &c, 1), 1);
+        struct outbox_session *s = open_outbox(w);
+        assert_int_equal(take(s, &relay_b).n, 0);
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        assert_int_equal(take(s, &relay_b).n, 0); /* stopped is not dead */
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        struct owner o = take(s, &relay_b);
+        assert_int_equal(o.n, EVENT_SLOTS);
+        assert_int_equal(o.view.slots[0].epoch, 2);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 10);
+        s->vt->close(s);
+        (void)close(ready[0]);
+        (void)close(ready[1]);
+}
+
+static void other_modes_are_refused_with_a_sentence(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *s = open_outbox(w);
+        struct outbox_view view;
+        semel_error err = {0};
+        assert_int_equal(s->vt->check(s, OUTBOX_OWNED, soon(), &view, &err), SEMEL_OK);
+        assert_int_equal(view.mode, OUTBOX_OWNED);
+        for (int mode = OUTBOX_OWNED + 1; mode < OUTBOX_MODES; mode++) {
+                assert_int_equal(s->vt->check(s, (enum outbox_mode)mode, soon(), &view, &err),
+                                 SEMEL_ERR_ARGUMENT);
+                assert_non_null(strstr(err.text, "PostgreSQL"));
+        }
+        s->vt->close(s);
+}
+
+/* -- waiting ------------------------------------------------------------------------------------------ */
+
+static void *insert_soon(void *arg)
+{
+        const struct timespec nap = {.tv_nsec = 100 * 1000 * 1000};
+        (void)nanosleep(&nap, NULL);
+        insert_rows(arg, 1, "'k'");
+        return NULL;
+}
+
+static void listen_wakes_when_somebody_commits(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *s = open_outbox(w);
+        bool woken = false;
+        pthread_t thread;
+        assert_int_equal(s->vt->listen(s, SECOND, &woken, NULL), SEMEL_OK);
+        assert_true(woken); /* what was there before is not known to be seen */
+        assert_int_equal(s->vt->listen(s, 50 * MS, &woken, NULL), SEMEL_OK);
+        assert_false(woken);
+        int64_t began_us = clock_boot_us();
+        assert_int_equal(pthread_create(&thread, NULL, insert_soon, w), 0);
+        assert_int_equal(s->vt->listen(s, 10 * SECOND, &woken, NULL), SEMEL_OK);
+        assert_true(woken);
+        assert_in_range(clock_boot_us() - began_us, 90 * MS, 5 * SECOND);
+        (void)pthread_join(thread, NULL);
+        /* Between two calls, too. */
+        insert_rows(w, 1, "'k'");
+        assert_int_equal(s->vt->listen(s, 10 * SECOND, &woken, NULL), SEMEL_OK);
+        assert_true(woken);
+        s->vt->close(s);
+}
+
+/* -- other people's locks, full disks ------------------------------------------------------------------ */
+
+static void b9_a_writer_that_holds_the_file_is_waited_for_until_the_deadline(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 3, "'k' || i");
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        sqlite3 *db = world_db(w);
+        db_exec(db, "BEGIN IMMEDIATE");
+        const struct outbox_mark mark = {.id = rows.row[0].id, .slot = rows.row[0].slot};
+        struct outbox_marked marked;
+        semel_error err = {0};
+        int64_t began_us = clock_boot_us();
+        assert_int_equal(s->vt->mark(s, OUTBOX_OWNED, false, o.slots, o.n, &mark, 1,
+                                     clock_boot_us() + 300 * MS, &marked, &err),
+                         SEMEL_ERR_BUSY);
+        assert_in_range(clock_boot_us() - began_us, 250 * MS, 5 * SECOND);
+        struct outbox_rows again = fetch(s, &o, 10, NULL, 0); /* reading waits for nobody */
+        assert_int_equal(again.n, 3);
+        outbox_rows_release(&again);
+        db_exec(db, "ROLLBACK");
+        (void)sqlite3_close(db);
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 3);
+        s->vt->close(s);
+}
+
+/* Four processes append as fast as they can; the relay takes everything out, and nobody is told BUSY. */
+static void b9_appending_processes_and_the_relay_share_the_file(void **state)
+{
+        enum { WRITERS = 4, EACH = 150 };
+        struct sqlite_world *w = *state;
+        pid_t pid[WRITERS];
+        for (int p = 0; p < WRITERS; p++) {
+                pid[p] = fork();
+                if (pid[p] != 0)
+                        continue;
+                sqlite3 *db = world_db(w);
+                (void)sqlite3_busy_timeout(db, 20000);
+                for (int i = 0; i < EACH; i++)
+                        db_exec(db, "BEGIN IMMEDIATE; INSERT INTO semel_outbox (topic, key, payload) "
+                                    "VALUES ('t', 'k' || abs(random() % 7), 'x'); COMMIT");
+                (void)sqlite3_close(db);
+                _exit(0);
+        }
+        struct outbox_session *s = open_outbox(w);
+        struct owner o = take(s, &relay_a);
+        size_t got = 0;
+        for (int64_t until_us = clock_boot_us() + 60 * SECOND;
+             got < WRITERS * EACH && clock_boot_us() < until_us;) {
+                struct outbox_rows rows = fetch(s, &o, 100, NULL, 0);
+                got += rows.n;
+                assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).changed, 0);
+        }
+        for (int p = 0; p < WRITERS; p++) {
+                int status = -1;
+                assert_int_equal(waitpid(pid[p], &status, 0), pid[p]);
+                assert_int_equal(status, 0);
+        }
+        assert_int_equal(got, WRITERS * EACH);
+        s->vt->close(s);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(a_plain_insert_is_an_event),
+                TEST(append_belongs_to_the_transaction),
+                TEST(c4_rows_come_in_order_of_id_within_a_slot),
+                TEST(c4_a_key_waits_behind_its_row_in_backoff),
+                TEST(c5_a_blocked_key_with_10000_rows_hides_nobody),
+                TEST(a_mark_may_be_issued_again),
+                TEST(a_row_that_an_operator_changed_is_reported),
+                TEST(c1_a_second_relay_waits_for_the_first),
+                TEST(c2_slots_can_be_given_and_taken_one_by_one),
+                TEST(c1_a_killed_relay_is_followed_at_once),
+                TEST(other_modes_are_refused_with_a_sentence),
+                TEST(listen_wakes_when_somebody_commits),
+                TEST(b9_a_writer_that_holds_the_file_is_waited_for_until_the_deadline),
+                TEST(b9_appending_processes_and_the_relay_share_the_file),
+        };
+        if (argc > 1)
+                cmocka_set_test_filter(argv[1]);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
