@@ -5,7 +5,6 @@
  */
 #include "sqlite_world.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -469,10 +467,8 @@ static void other_modes_are_refused_with_a_sentence(void **state)
 
 /* -- waiting ------------------------------------------------------------------------------------------ */
 
-static void *insert_soon(void *arg)
+static void *insert_one(void *arg)
 {
-        const struct timespec nap = {.tv_nsec = 100 * 1000 * 1000};
-        (void)nanosleep(&nap, NULL);
         insert_rows(arg, 1, "'k'");
         return NULL;
 }
@@ -488,10 +484,10 @@ static void listen_wakes_when_somebody_commits(void **state)
         assert_int_equal(s->vt->listen(s, 50 * MS, &woken, NULL), SEMEL_OK);
         assert_false(woken);
         int64_t began_us = clock_boot_us();
-        assert_int_equal(pthread_create(&thread, NULL, insert_soon, w), 0);
+        assert_int_equal(pthread_create(&thread, NULL, insert_one, w), 0);
         assert_int_equal(s->vt->listen(s, 10 * SECOND, &woken, NULL), SEMEL_OK);
         assert_true(woken);
-        assert_in_range(clock_boot_us() - began_us, 90 * MS, 5 * SECOND);
+        assert_in_range(clock_boot_us() - began_us, 0, 5 * SECOND);
         (void)pthread_join(thread, NULL);
         /* Between two calls, too. */
         insert_rows(w, 1, "'k'");
