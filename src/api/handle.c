@@ -75,14 +75,15 @@ static bool take_incoming(semel_store *h)
         return !stopping || h->outstanding > 0;
 }
 
-static int poll_timeout_ms(int64_t deadline_us)
+/* NULL: for ever. */
+static const struct timespec *timeout_of(int64_t deadline_us, int64_t now_us, struct timespec *ts)
 {
         if (deadline_us == INT64_MAX)
-                return -1;
-        int64_t left_us = deadline_us - clock_boot_us();
-        if (left_us <= 0)
-                return 0;
-        return left_us > 60 * SECOND ? 60000 : (int)((left_us + MS - 1) / MS);
+                return NULL;
+        int64_t left_us = deadline_us - now_us;
+        left_us = left_us < 0 ? 0 : left_us > 60 * SECOND ? 60 * SECOND : left_us;
+        *ts = (struct timespec){.tv_sec = left_us / SECOND, .tv_nsec = left_us % SECOND * 1000};
+        return ts;
 }
 
 /* Say "asleep" unless something has come in meanwhile. */
@@ -101,14 +102,24 @@ static void *run_thread(void *arg)
         const struct store_vt *vt = h->st->vt;
         while (take_incoming(h)) {
                 vt->step(h->st);
-                int timeout_ms = poll_timeout_ms(vt->deadline_us(h->st));
-                if (timeout_ms != 0 && !fall_asleep(h))
-                        timeout_ms = 0;
+                struct timespec ts;
+                int64_t now_us = clock_boot_us();
+                int64_t deadline_us = vt->deadline_us(h->st);
+                int64_t full_us = vt->full_until_us ? vt->full_until_us(h->st) : 0;
                 struct pollfd fds[2] = {
-                        {.fd = h->wake_fd, .events = POLLIN},
                         {.fd = vt->fd(h->st), .events = vt->events(h->st)},
+                        {.fd = h->wake_fd, .events = POLLIN},
                 };
-                if (poll(fds, 2, timeout_ms) > 0 && (fds[0].revents & POLLIN)) {
+                if (full_us > now_us) { /* what comes in can wait: let nobody wake this thread */
+                        if (full_us < deadline_us)
+                                deadline_us = full_us;
+                        (void)ppoll(fds, 1, timeout_of(deadline_us, now_us, &ts), NULL);
+                        continue;
+                }
+                if (deadline_us > now_us && !fall_asleep(h))
+                        deadline_us = 0;
+                if (ppoll(fds, 2, timeout_of(deadline_us, now_us, &ts), NULL) > 0 &&
+                    (fds[1].revents & POLLIN)) {
                         uint64_t count;
                         (void)!read(h->wake_fd, &count, sizeof count);
                 }
@@ -179,7 +190,7 @@ static void handle_free(semel_store *h)
 
 semel_code semel_store_open(const char *url, semel_store **ret_store, semel_error *err)
 {
-        const struct store_env env = {.clock = &sys_clock_host};
+        const struct store_env env = {.clock = &sys_clock_host, .sleeping_callers = true};
         const struct store_driver *driver;
         err_clear(err);
         semel_code code = registry_find(url, &driver, err);

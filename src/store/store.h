@@ -174,6 +174,9 @@ struct store_vt {
         short (*events)(struct store *st); /* of poll(2) */
         int64_t (*deadline_us)(struct store *st); /* host CLOCK_BOOTTIME; INT64_MAX: none */
         void (*step)(struct store *st);
+        /* NULL, or: until when nothing that is submitted would be begun at once.  Who drives the
+         * store may leave what comes in where it is until then, or until fd or deadline. */
+        int64_t (*full_until_us)(struct store *st);
         /* Operations under way are answered (STORE_DOWN or UNKNOWN) before it returns. */
         void (*close)(struct store *st);
 };
@@ -193,6 +196,9 @@ void store_wait(struct store *st, struct store_op *op);
 /* What a driver needs from outside. */
 struct store_env {
         const struct sys_clock *clock; /* never NULL */
+        /* The callers are threads that sleep until `done`: what they submit next comes a moment
+         * after it, one by one; and deadline_us is kept to the microsecond. */
+        bool sleeping_callers;
 };
 
 struct store_driver {

@@ -15,6 +15,7 @@ const struct lane_vt *pg_lane_vt(enum lane lane)
                 [LANE_INSERT] = &pg_lane_insert,
                 [LANE_READ] = &pg_lane_read,
                 [LANE_TAKE] = &pg_lane_take,
+                [LANE_COMPLETE] = &pg_lane_complete,
                 [LANE_WRITE] = &pg_lane_write,
                 [LANE_LIST] = &pg_lane_list,
                 [LANE_SWEEP] = &pg_lane_sweep,

@@ -82,7 +82,14 @@ static enum lane first_lane(const struct store_op *op)
         case STORE_CLAIM:
                 return LANE_INSERT;
         case STORE_WRITE:
-                return op->in.write.write.kind == COMMAND_EXTEND ? LANE_READ : LANE_WRITE;
+                switch (op->in.write.write.kind) {
+                case COMMAND_COMPLETE:
+                        return LANE_COMPLETE;
+                case COMMAND_EXTEND:
+                        return LANE_READ;
+                default:
+                        return LANE_WRITE;
+                }
         case STORE_LIST:
                 return LANE_LIST;
         case STORE_SWEEP:
@@ -256,6 +263,26 @@ static int64_t may_send_us(const struct pg_store *st, int i)
         return at_us;
 }
 
+/* Is it worth waiting for more?  Asked when a link is idle. */
+static bool lingers(struct pg_store *st, int64_t now_us)
+{
+        size_t waiting = 0;
+        if (!st->sleeping_callers)
+                return false;
+        if (st->ops > st->crowd)
+                st->crowd = st->ops;
+        for (int i = 0; i < LANE_QUEUES; i++)
+                waiting += st->queues[i].count;
+        bool few = waiting > 0 && !st->formed && st->crowd >= PG_CROWD_MIN &&
+                   waiting * 5 < st->crowd * 2;
+        if (few && st->linger_us == 0)
+                st->linger_us = now_us + PG_LINGER_US;
+        if (few && now_us < st->linger_us)
+                return true;
+        st->linger_us = 0;
+        return false;
+}
+
 /* Every idle connection takes a batch; one more is opened when they do not suffice. */
 static void dispatch(struct pg_store *st, int64_t now_us)
 {
@@ -264,9 +291,10 @@ static void dispatch(struct pg_store *st, int64_t now_us)
         for (int i = 0; i < st->config.links && may_send_us(st, i) <= now_us; i++) {
                 struct link *ln = &st->links[i];
                 while (ln->state == LINK_IDLE) {
-                        struct batch *b = pg_batch_next(st, now_us);
+                        struct batch *b = lingers(st, now_us) ? NULL : pg_batch_next(st, now_us);
                         if (!b)
                                 return;
+                        st->crowd -= st->crowd / 16; /* it forgets within some batches */
                         pg_link_send(ln, b);
                 }
                 if (ln->state == LINK_CLOSED && ln->timer_us < may_open_us) {
@@ -303,6 +331,8 @@ static void pg_step(struct store *base)
         expire(st, now_us);
         wake_later(st, now_us);
         fail_waiting(st);
+        if (st->sleeping_callers) /* to wake them takes a while: the server works meanwhile */
+                dispatch(st, now_us);
         call_done(st);
         dispatch(st, now_us);
 }
@@ -315,10 +345,12 @@ static int64_t min_us(int64_t a, int64_t b)
 static int64_t pg_deadline_us(struct store *base)
 {
         struct pg_store *st = (struct pg_store *)base;
-        bool waiting = pg_batch_waiting(st);
+        bool waiting = pg_batch_waiting(st) && st->linger_us == 0;
         if (st->answered.first)
                 return 0;
         int64_t at_us = st->ops > 0 ? st->expire_us : INT64_MAX;
+        if (st->linger_us != 0)
+                at_us = min_us(at_us, st->linger_us);
         for (int i = 0; i < st->config.links; i++) {
                 const struct link *ln = &st->links[i];
                 at_us = min_us(at_us, pg_link_timer_us(ln));
@@ -332,6 +364,22 @@ static int64_t pg_deadline_us(struct store *base)
         }
         for (const struct store_op *op = st->later.first; op; op = op->next)
                 at_us = min_us(at_us, op->not_before_us);
+        return at_us;
+}
+
+/* What comes in while the links are busy, or while one waits for more, can wait as well. */
+static int64_t pg_full_until_us(struct store *base)
+{
+        struct pg_store *st = (struct pg_store *)base;
+        int64_t at_us = pg_now_us(st) + PG_SLOW_BATCH_US;
+        if (st->answered.first || !st->sleeping_callers)
+                return 0;
+        if (st->linger_us != 0)
+                return st->linger_us;
+        for (int i = 0; i < st->config.links; i++) {
+                if (st->links[i].state == LINK_IDLE || st->links[i].state == LINK_CLOSED)
+                        at_us = min_us(at_us, may_send_us(st, i));
+        }
         return at_us;
 }
 
@@ -446,6 +494,7 @@ static const struct store_vt pg_vt = {
         .events = pg_events,
         .deadline_us = pg_deadline_us,
         .step = pg_step,
+        .full_until_us = pg_full_until_us,
         .close = pg_close,
 };
 
@@ -485,6 +534,7 @@ static semel_code pg_open(const char *url, const struct store_env *env, struct s
         }
         st->st.vt = &pg_vt;
         st->clock = env->clock;
+        st->sleeping_callers = env->sleeping_callers;
         st->expire_us = INT64_MAX;
         st->formed_last = &st->formed;
         list_init(&st->later);
