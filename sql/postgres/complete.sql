@@ -2,7 +2,8 @@
 -- over, completed before, UNKNOWN) is read and decided on its own, and write.sql does what is to
 -- be done.  The guard is in the UPDATE itself, so it holds for the row as it is under its lock.
 -- Rows are locked as the list has them, by id (rule B1): the settings of the session, or of the
--- transaction, leave the planner nothing but a nested loop over it.  Columns of the arrays:
+-- transaction, leave the planner nothing but a nested loop over it (or, while the table is nearly
+-- empty, over the index).  Columns of the arrays:
 -- $1 id, $2 token, $3 attempt, $4 status, $5 flags, $6 headers, $7 body.
 UPDATE semel.command c
 SET state = 2, expire_at = clock_timestamp() + c.retention_us * interval '1 microsecond',

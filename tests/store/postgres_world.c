@@ -44,14 +44,25 @@ void world_fresh(void)
 }
 
 static const struct store_env env = {.clock = &sys_clock_host};
+static const struct store_env env_sleeping = {.clock = &sys_clock_host, .sleeping_callers = true};
 
-struct store *world_open(const char *url)
+static struct store *open_with(const char *url, const struct store_env *with)
 {
         struct store *st = NULL;
         semel_error err = {0};
-        if (store_postgres_driver.open(url, &env, &st, &err) != SEMEL_OK)
+        if (store_postgres_driver.open(url, with, &st, &err) != SEMEL_OK)
                 fail_msg("open: %s", err.text);
         return st;
+}
+
+struct store *world_open(const char *url)
+{
+        return open_with(url, &env);
+}
+
+struct store *world_open_sleeping(const char *url)
+{
+        return open_with(url, &env_sleeping);
 }
 
 semel_code world_open_fails(const char *url, semel_error *ret_err)

@@ -24,6 +24,8 @@ const char *world_url_with(const char *parameters);
 void world_fresh(void);
 
 struct store *world_open(const char *url);
+/* As semel_store_open() does: its callers are threads that sleep. */
+struct store *world_open_sleeping(const char *url);
 /* The code of an open that should fail; its sentence is printed. */
 semel_code world_open_fails(const char *url, semel_error *ret_err);
 static inline void world_close(struct store *st)

@@ -262,6 +262,41 @@ static void b4_a_value_that_the_database_refuses_fails_alone(void **state)
         ops_free(ops, MANY);
 }
 
+/* A batch of few waits for the many that were there a moment ago: less than a millisecond, and
+ * alone it never waits. */
+static void a_small_batch_waits_a_moment_for_a_crowd(void **state)
+{
+        (void)state;
+        struct store *sleeping = world_open_sleeping(world_url());
+        struct store *const stores[] = {sleeping};
+        struct store_op *ops = ops_new(MANY + 2);
+        for (unsigned i = 0; i < MANY + 2; i++) {
+                struct command_claim claim = claim_of(i, false);
+                op_claim_init(&ops[i], &claim);
+        }
+        ops_submit(sleeping, &ops[MANY], 1);
+        sleeping->vt->step(sleeping);
+        assert_true(sleeping->vt->deadline_us(sleeping) > clock_boot_us() + 100 * MS); /* sent */
+        ops_finish(stores, 1, 0);
+
+        ops_submit(sleeping, ops, MANY);
+        ops_finish(stores, 1, 0);
+        ops_submit(sleeping, &ops[MANY + 1], 1);
+        int64_t now_us = clock_boot_us();
+        sleeping->vt->step(sleeping);
+        int64_t deadline_us = sleeping->vt->deadline_us(sleeping);
+        assert_true(deadline_us > now_us && deadline_us < now_us + 100 * MS);
+        assert_int_equal(sleeping->vt->full_until_us(sleeping), deadline_us);
+        while (clock_boot_us() < deadline_us)
+                ;
+        sleeping->vt->step(sleeping);
+        assert_true(sleeping->vt->deadline_us(sleeping) > clock_boot_us() + 100 * MS);
+        ops_finish(stores, 1, 0);
+        assert_int_equal(count_outcome(ops, MANY + 2, COMMAND_RUN), MANY + 2);
+        ops_free(ops, MANY + 2);
+        world_close(sleeping);
+}
+
 static void b4_callers_of_one_process_may_share_a_key(void **state)
 {
         (void)state;
@@ -437,6 +472,8 @@ int main(int argc, char **argv)
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(b4_a_value_that_the_database_refuses_fails_alone,
                                                 setup, teardown),
+                cmocka_unit_test_setup_teardown(a_small_batch_waits_a_moment_for_a_crowd, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(b4_callers_of_one_process_may_share_a_key, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(
