@@ -43,6 +43,9 @@ void bus_client_release(struct bus_client *client);
 bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int timeout_ms,
                        char *ret, size_t ret_max);
 
+/* librdkafka's mock cluster names itself so. */
+bool bus_cluster_is_mock(const char *cluster_id);
+
 /* Microseconds to librdkafka's milliseconds, never less; bounded. */
 int bus_ms(int64_t us);
 

@@ -3,7 +3,6 @@
  * mock: librdkafka's mock cluster: real TCP, the real protocol, and nothing is kept.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "bus/client.h"
@@ -115,7 +114,7 @@ semel_code bus_is_mock(const struct bus_config *config, int64_t timeout_us, bool
         }
         char *id = rd_kafka_clusterid(rk, bus_ms(timeout_us));
         if (id)
-                *ret_mock = strncmp(id, "mockCluster", strlen("mockCluster")) == 0;
+                *ret_mock = bus_cluster_is_mock(id);
         else
                 rc = err_set(err, SEMEL_ERR_STORE_DOWN, "no Kafka broker of %s answers",
                              config->brokers);
