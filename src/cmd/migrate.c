@@ -32,6 +32,29 @@ static int print_script(const struct store_driver *driver, const char *what, con
         return rc;
 }
 
+/* The ALTERs for a table of the user's. */
+static int print_for_table(const struct store_driver *driver, const struct options *o)
+{
+        const struct outbox_mapping mapping = {.preset = option_text(o, OPT_PRESET),
+                                               .table = option_text(o, OPT_FOR_TABLE)};
+        struct semel_error err = {0};
+        struct buf script;
+        int rc;
+        buf_init(&script, PRINT_BYTES_MAX);
+        if (!driver->print_mapping)
+                (void)err_set(&err, SEMEL_ERR_ARGUMENT, "a %s store has no outbox", driver->scheme);
+        else
+                (void)driver->print_mapping(&mapping, &script, &err);
+        if (err.code != SEMEL_OK) {
+                rc = say_failure(&err);
+        } else {
+                (void)fwrite(script.p, 1, script.n, stdout);
+                rc = say_flush();
+        }
+        buf_release(&script);
+        return rc;
+}
+
 static int migrate_run(const struct options *o)
 {
         struct semel_error err = {0};
@@ -49,6 +72,8 @@ static int migrate_run(const struct options *o)
         if (store_url(o, &url, space, &err) != SEMEL_OK ||
             registry_find(url, &driver, &err) != SEMEL_OK)
                 return say_failure(&err);
+        if (option_text(o, OPT_FOR_TABLE))
+                return print_for_table(driver, o);
         if (role)
                 return print_script(driver, "grants", role);
         if (option_flag(o, OPT_PRINT))
@@ -59,11 +84,12 @@ static int migrate_run(const struct options *o)
         return EXIT_CODE_DONE;
 }
 
-static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_QUIET};
+static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_FOR_TABLE,
+                                                 OPT_PRESET, OPT_QUIET};
 
 const struct subcommand subcommand_migrate = {
         .name = "migrate",
-        .usage = "[--db URL] [--print | --grants ROLE]",
+        .usage = "[--db URL] [--print | --grants ROLE | --for-table TABLE --preset NAME]",
         .summary = "make or upgrade the tables of a store",
         .text = "Makes the schema, or brings an older one up to date, in one transaction; running it\n"
                 "again changes nothing.  PostgreSQL needs it before first use, by a role that may\n"
@@ -71,7 +97,8 @@ const struct subcommand subcommand_migrate = {
                 "migrate themselves when they are opened.\n",
         .examples = "semel migrate --db postgres://owner@db/shop\n"
                     "semel migrate --print --db postgres:                   # for review\n"
-                    "semel migrate --grants app --db postgres: | psql shop  # least privilege\n",
+                    "semel migrate --grants app --db postgres: | psql shop  # least privilege\n"
+                    "semel migrate --for-table outbox_event --preset tutorial --db postgres:\n",
         .options = OPTION_SET(migrate_options),
         .run = migrate_run,
 };

@@ -156,6 +156,26 @@ static const struct option_def defs[OPTION_COUNT] = {
                           .help = "how soon an empty table is looked at again at first; default 5ms"},
         [OPT_POLL_MAX] = {"poll-max", NULL, OPTION_TEXT, "TIME",
                           .help = "and in the end; default 80ms"},
+        [OPT_ALL] = {"all", .help = "all of them"},
+        [OPT_SINCE] = {"since", NULL, OPTION_TEXT, "WHEN",
+                       .help = "from then on: 2024-06-01T12:00:00Z, 2024-06-01, or 2h for two hours "
+                               "ago (required)"},
+        [OPT_UNTIL] = {"until", NULL, OPTION_TEXT, "WHEN",
+                       .help = "and before then, written alike; default: now"},
+        [OPT_INBOX_RETENTION] = {"inbox-retention", NULL, OPTION_DURATION, "TIME",
+                                 .fallback = "7d", .min = 1, .max = LIMIT_RETENTION_US / MS,
+                                 .help = "how long consumers remember what they have applied; older "
+                                         "rows are refused"},
+        [OPT_FORCE_OLD] = {"force",
+                           .help = "also rows that consumers may have forgotten: they are applied a "
+                                   "second time"},
+        [OPT_DRY_RUN] = {"dry-run", .help = "say how many, and change nothing"},
+        [OPT_KEEP_ROWS] = {"keep", NULL, OPTION_DURATION, "TIME", .fallback = "7d", .min = 0,
+                           .max = LIMIT_RETENTION_US / MS,
+                           .help = "only rows that were published longer ago than this"},
+        [OPT_FOR_TABLE] = {"for-table", NULL, OPTION_TEXT, "TABLE",
+                           .help = "print what a table of your own needs so that the relay can read "
+                                   "it as its outbox; with --preset"},
 };
 
 const struct option_def *option_def(enum option_id id)

@@ -89,6 +89,16 @@ enum option_id {
         OPT_RETRY_MAX,
         OPT_POLL_MIN,
         OPT_POLL_MAX,
+        /* outbox */
+        OPT_ALL,
+        OPT_SINCE,
+        OPT_UNTIL,
+        OPT_INBOX_RETENTION,
+        OPT_FORCE_OLD,
+        OPT_DRY_RUN,
+        OPT_KEEP_ROWS,
+        /* migrate */
+        OPT_FOR_TABLE,
         OPTION_COUNT
 };
 

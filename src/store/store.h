@@ -211,6 +211,9 @@ struct store_driver {
          * least-privilege script for `role` (what = "grants"). */
         semel_code (*print)(const char *what, const char *role, struct buf *out, semel_error *err);
         outbox_open_fn *outbox_open; /* store/outbox.h; NULL: no outbox here */
+        /* The statements that make a table of the user's into one that the relay can read. */
+        semel_code (*print_mapping)(const struct outbox_mapping *mapping, struct buf *out,
+                                    semel_error *err);
         inbox_open_fn *inbox_open;   /* store/inbox.h; NULL: no inbox here */
 };
 

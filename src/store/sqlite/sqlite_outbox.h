@@ -172,6 +172,10 @@ semel_code outbox_mapping_copy(const struct outbox_mapping *m, struct outbox_map
 void outbox_mapping_release(struct outbox_mapping *m);
 bool outbox_is_mapped(const struct outbox_mapping *m);
 
+/* What `semel migrate --for-table` prints. */
+semel_code sqlite_outbox_print_mapping(const struct outbox_mapping *m, struct buf *out,
+                                       semel_error *err);
+
 extern const struct outbox_vt sqlite_outbox_vt;
 outbox_open_fn sqlite_outbox_open;
 

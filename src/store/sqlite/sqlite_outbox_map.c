@@ -11,12 +11,12 @@
 
 #include <stdlib.h>
 
-/* A column of the view: where it comes from.  "?": what must be there, and `semel migrate
- * --for-table` adds. */
+/* A column of the view, and where it comes from. */
 struct column {
         const char *name;
-        const char *from; /* the user's column; NULL: none */
-        const char *add;  /* its type when it has to be added; NULL: the table must have it */
+        const char *from; /* the user's column */
+        const char *add;  /* as `semel migrate --for-table` adds it; NULL: the table is not of this
+                             preset without it */
 };
 
 struct preset {
@@ -25,12 +25,10 @@ struct preset {
         struct column columns[14];
 };
 
-#define STATUS_COLUMNS                                                                             \
-        {"status", "status", "TEXT NOT NULL DEFAULT 'PENDING'"},                                   \
+#define RETRY_COLUMNS                                                                              \
         {"attempts", "attempts", "INTEGER NOT NULL DEFAULT 0"},                                    \
         {"next_attempt_at", "next_attempt_at", "INTEGER"},                                         \
-        {"last_error", "last_error", "TEXT"},                                                      \
-        {"published_at", "published_at", "INTEGER"}
+        {"last_error", "last_error", "TEXT"}
 
 static const struct preset presets[] = {
         {.name = "semel", .table = "semel_outbox"},
@@ -39,14 +37,18 @@ static const struct preset presets[] = {
          .columns = {{"event_id", "id", NULL},
                      {"key", "aggregate_id", NULL},
                      {"payload", "payload", NULL},
-                     STATUS_COLUMNS}},
+                     {"status", "status", NULL},
+                     {"published_at", "published_at", NULL},
+                     RETRY_COLUMNS}},
         {.name = "debezium",
          .table = "outbox",
          .topic_column = "aggregatetype",
          .columns = {{"event_id", "id", NULL},
                      {"key", "aggregateid", NULL},
                      {"payload", "payload", NULL},
-                     STATUS_COLUMNS}},
+                     {"status", "status", "TEXT NOT NULL DEFAULT 'PENDING'"},
+                     {"published_at", "published_at", "INTEGER"},
+                     RETRY_COLUMNS}},
 };
 
 static const struct preset *preset_of(const char *name)
@@ -236,4 +238,38 @@ semel_code outbox_map(sqlite3 *db, const char *name, const struct outbox_mapping
                 code = sqlite_error(db, sqlite3_extended_errcode(db), name, err);
         sqlite3_free(sql);
         return code;
+}
+
+/* -- what a table needs ------------------------------------------------------------------------------ */
+
+/* Append what sqlite3_mprintf() made, and free it. */
+static bool add(struct buf *out, char *sql)
+{
+        bool ok = sql && buf_append_str(out, sql) == BUF_OK;
+        sqlite3_free(sql);
+        return ok;
+}
+
+semel_code sqlite_outbox_print_mapping(const struct outbox_mapping *m, struct buf *out,
+                                       semel_error *err)
+{
+        const struct preset *p = preset_of(m->preset);
+        if (!p || p == &presets[0])
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "say which kind of table it is: --preset tutorial or --preset debezium");
+        const char *table = m->table ? m->table : p->table;
+        bool ok = add(out, sqlite3_mprintf("-- What the relay needs in a table of preset %s; rows that "
+                                           "are there already count as waiting.\n",
+                                           p->name));
+        for (const struct column *c = p->columns; c->name; c++)
+                if (c->add)
+                        ok = ok && add(out, sqlite3_mprintf("ALTER TABLE \"%w\" ADD COLUMN %s %s;\n",
+                                                            table, c->from, c->add));
+        ok = ok && add(out, sqlite3_mprintf("CREATE INDEX \"%w_pending\" ON \"%w\" (status) WHERE "
+                                            "status = 'PENDING';\n",
+                                            table, table));
+        ok = ok && add(out, sqlite3_mprintf("CREATE INDEX \"%w_retry\" ON \"%w\" (\"%w\") WHERE "
+                                            "status = 'PENDING' AND attempts > 0;\n",
+                                            table, table, from_of(p, "key")));
+        return ok ? SEMEL_OK : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to print statements");
 }

@@ -397,4 +397,5 @@ const struct store_driver store_sqlite_driver = {
         .migrate = sqlite_migrate,
         .print = sqlite_print,
         .outbox_open = sqlite_outbox_open,
+        .print_mapping = sqlite_outbox_print_mapping,
 };
