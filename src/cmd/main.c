@@ -12,7 +12,7 @@
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 
-static const struct subcommand *const commands[] = {&subcommand_gateway, &subcommand_run,
+static const struct subcommand *const commands[] = {&subcommand_gateway, &subcommand_run, &subcommand_call,
                                                     &subcommand_keys, &subcommand_migrate,
                                                     &subcommand_config, NULL};
 

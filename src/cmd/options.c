@@ -176,6 +176,33 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_FOR_TABLE] = {"for-table", NULL, OPTION_TEXT, "TABLE",
                            .help = "print what a table of your own needs so that the relay can read "
                                    "it as its outbox; with --preset"},
+        [OPT_CALL_KEY] = {"key", NULL, OPTION_TEXT, "KEY",
+                          .help = "the key of this one operation, the same in every try: made from the "
+                                  "operation's own data (required)"},
+        [OPT_CALL_DB] = {"db", "store", OPTION_TEXT, "URL",
+                         .help = "remember the call in this store, so that it survives this process; "
+                                 "none unless given: SEMEL_DB is not read"},
+        [OPT_DATA] = {"data", NULL, OPTION_TEXT, "BODY",
+                      .help = "the body: @FILE, - for stdin, or the text itself; sent as "
+                              "application/json unless --header says another Content-Type"},
+        [OPT_HEADER] = {"header", NULL, OPTION_MANY, "'NAME: VALUE'",
+                        .help = "one more header; may be given more than once"},
+        [OPT_DEADLINE] = {"deadline", NULL, OPTION_DURATION, "TIME", .fallback = "60s", .min = 1,
+                          .max = LIMIT_LEASE_US / MS,
+                          .help = "everything together: attempts and waits"},
+        [OPT_ATTEMPT_TIMEOUT] = {"attempt-timeout", NULL, OPTION_DURATION, "TIME", .fallback = "10s",
+                                 .min = 1, .max = LIMIT_LEASE_US / MS / 2,
+                                 .help = "one attempt, from the name's look-up to the reply's end"},
+        [OPT_CALL_ATTEMPTS_MAX] = {"attempts-max", NULL, OPTION_INT, "N", .max = 1000000,
+                                   .help = "at most so many attempts; default: as many as fit"},
+        [OPT_OUTPUT] = {"output", NULL, OPTION_TEXT, "FILE",
+                        .help = "write the reply's body there instead of stdout"},
+        [OPT_INCLUDE] = {"include", .help = "write status and headers before the body"},
+        [OPT_CACERT] = {"cacert", NULL, OPTION_TEXT, "FILE",
+                        .help = "trust these certificates (PEM) instead of the system's"},
+        [OPT_PROXY] = {"proxy", NULL, OPTION_TEXT, "URL",
+                       .help = "a proxy, or env for the environment's proxy variables; none unless "
+                               "given"},
 };
 
 const struct option_def *option_def(enum option_id id)

@@ -99,6 +99,18 @@ enum option_id {
         OPT_KEEP_ROWS,
         /* migrate */
         OPT_FOR_TABLE,
+        /* call */
+        OPT_CALL_KEY,
+        OPT_CALL_DB,
+        OPT_DATA,
+        OPT_HEADER,
+        OPT_DEADLINE,
+        OPT_ATTEMPT_TIMEOUT,
+        OPT_CALL_ATTEMPTS_MAX,
+        OPT_OUTPUT,
+        OPT_INCLUDE,
+        OPT_CACERT,
+        OPT_PROXY,
         OPTION_COUNT
 };
 

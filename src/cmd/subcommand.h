@@ -26,6 +26,7 @@ extern const struct subcommand subcommand_keys;
 extern const struct subcommand subcommand_run;
 extern const struct subcommand subcommand_gateway;
 extern const struct subcommand subcommand_config;
+extern const struct subcommand subcommand_call;
 
 #define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
 

@@ -24,8 +24,9 @@ def reset(conn):
 
 
 class Upstream:
-    def __init__(self, dedupes=False, host='127.0.0.1'):
+    def __init__(self, dedupes=False, host='127.0.0.1', port=0, tls=None):
         self.dedupes = dedupes
+        self.tls = tls  # an ssl.SSLContext
         self.lock = threading.Condition()
         self.effects = collections.Counter()  # by key, or by path without one
         self.requests = []
@@ -38,10 +39,10 @@ class Upstream:
         self.connections = []
         self.listener = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((host, 0))
+        self.listener.bind((host, port))
         self.listener.listen(256)
         self.port = self.listener.getsockname()[1]
-        self.url = f'http://127.0.0.1:{self.port}'
+        self.url = f'{"https" if tls else "http"}://127.0.0.1:{self.port}'
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -71,6 +72,8 @@ class Upstream:
 
     def serve(self, conn):
         try:
+            if self.tls:
+                conn = self.tls.wrap_socket(conn, server_side=True)
             while True:
                 before = self.plan[0] if self.plan else None
                 if getattr(before, 'before_reading', False):
