@@ -13,11 +13,12 @@ from support.binaries import ROOT
 FLAGS = {'asan': ['-fsanitize=address,undefined'], 'tsan': ['-fsanitize=thread']}.get(
     os.environ.get('SEMEL_BUILD_KIND', ''), [])
 
-LIBRARIES = ['libsemel', 'libsemel-sqlite', 'libsemel-postgres']
+LIBRARIES = ['libsemel', 'libsemel-sqlite', 'libsemel-postgres', 'libsemel-http']
 
 CPP = r'''
 #include <cstdio>
 #include <cstring>
+#include <semel/call.h>
 #include <semel/postgres.h>
 #include <semel/semel.h>
 #include <semel/sqlite.h>
@@ -50,6 +51,11 @@ int main()
                 semel_reply_free(reply);
         }
         semel_command_free(cmd);
+        semel_call *call = semel_call_new("POST", "http://127.0.0.1:1/nobody", key, err);
+        semel_call_set_store(call, st, err);
+        semel_call_set_attempts_max(call, 1, err);
+        std::printf("%s\n", semel_call_result_name(semel_call_run(call, nullptr, err)));
+        semel_call_free(call);
         semel_store_close(st);
         semel_error_free(err);
         return runs == 1 ? 0 : 3;
@@ -101,7 +107,7 @@ def test_the_libraries_serve_cpp(procs, tmp, env):
     source.write_text(CPP)
     once = compile_and_link(['g++', '-std=c++11'], source, tmp / 'once', LIBRARIES, env)
     p = procs.run([once], env=env)
-    assert (p.returncode, p.out()) == (0, 'ran 7\nreplayed 7\nreplayed 7\n'), p.err()
+    assert (p.returncode, p.out()) == (0, 'ran 7\nreplayed 7\nreplayed 7\nerror\n'), p.err()
 
 
 @pytest.mark.parametrize('library', LIBRARIES)
