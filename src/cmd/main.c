@@ -14,7 +14,11 @@
 
 static const struct subcommand *const commands[] = {&subcommand_gateway, &subcommand_run, &subcommand_call,
                                                     &subcommand_keys, &subcommand_migrate,
-                                                    &subcommand_config, NULL};
+                                                    &subcommand_config,
+#ifdef SEMEL_KAFKA
+                                                    &subcommand_dev_broker,
+#endif
+                                                    NULL};
 
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */
