@@ -12,13 +12,12 @@
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 
-static const struct subcommand *const commands[] = {&subcommand_gateway, &subcommand_run, &subcommand_call,
-                                                    &subcommand_keys, &subcommand_migrate,
-                                                    &subcommand_config,
-#ifdef SEMEL_KAFKA
-                                                    &subcommand_dev_broker,
+static const struct subcommand *const commands[] = {
+        &subcommand_gateway, &subcommand_run, &subcommand_call,
+#ifdef SEMEL_WITH_KAFKA
+        &subcommand_relay,
 #endif
-                                                    NULL};
+        &subcommand_keys, &subcommand_migrate, &subcommand_config, NULL};
 
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */

@@ -14,7 +14,7 @@
  *         upstream: idempotent
  *
  * Every error has the line and column where the wrong thing stands; all of them are told, up to
- * GATEWAY_FILE_ERRORS_MAX.
+ * YAML_ERRORS_MAX.
  */
 #ifndef CONF_GATEWAY_FILE_H
 #define CONF_GATEWAY_FILE_H
@@ -22,8 +22,6 @@
 #include <stdio.h>
 
 #include "core/gateway_config.h"
-
-enum { GATEWAY_FILE_ERRORS_MAX = 20 };
 
 /* Read `path` into `config`, which has its defaults already.  tell gets each error as
  * "FILE:LINE:COLUMN: what is wrong".  Returns the number of errors; the config is usable when it

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * relay_keeper: the thread that keeps the relay a member: renews, takes what is free, gives what is
+ * too much, and leaves at the end.  Nothing else is asked on its session, so that nothing delays a
+ * renewal.
+ */
+#include "app/relay_internal.h"
+#include "app/relay_lane.h"
+#include "base/err.h"
+
+#define AGAIN_US (250 * MS)     /* after a database that did not answer */
+#define LEAVE_US (2 * SECOND)   /* for giving up everything at the end, within the deadline */
+
+struct keeper {
+        struct relay *r;
+        struct outbox_session *s;
+        unsigned start; /* where to begin looking for free slots */
+        bool refused;   /* the mode is another one: said */
+};
+
+static uint32_t free_slots(const struct outbox_view *view)
+{
+        uint32_t mask = 0;
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                if (view->slots[i].free && !view->slots[i].mine)
+                        mask |= UINT32_C(1) << i;
+        return mask;
+}
+
+static uint32_t my_slots(const struct outbox_view *view)
+{
+        uint32_t mask = 0;
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                if (view->slots[i].mine)
+                        mask |= UINT32_C(1) << i;
+        return mask;
+}
+
+static int64_t step_us(struct relay *r)
+{
+        return r->config->slot_lease_us / 3;
+}
+
+static semel_code take(struct keeper *k, uint32_t slots, semel_error *err)
+{
+        struct relay *r = k->r;
+        struct outbox_view view;
+        uint32_t had = relay_share_mine(r);
+        int64_t before_us = clock_boot_us(); /* rules A4, C1 */
+        semel_code code = k->s->vt->take(k->s, &r->me, r->mode, slots, r->config->slot_lease_us,
+                                         before_us + step_us(r), &view, err);
+        if (code == SEMEL_ERR_REFUSED) {
+                if (!k->refused)
+                        relay_say(r, "waiting for slots: %s", err->text);
+                k->refused = true;
+                return SEMEL_OK;
+        }
+        if (code != SEMEL_OK)
+                return code;
+        k->refused = false;
+        relay_share_update(r, &view, before_us + r->config->slot_lease_us);
+        uint32_t got = my_slots(&view) & ~had;
+        if (got)
+                relay_say(r, "took %d slot%s, owns %d of %d; %d relay%s", __builtin_popcount(got),
+                          __builtin_popcount(got) == 1 ? "" : "s",
+                          __builtin_popcount(my_slots(&view)), EVENT_SLOTS, view.members,
+                          view.members == 1 ? "" : "s");
+        return SEMEL_OK;
+}
+
+/* Rule C2: only what no batch holds. */
+static semel_code give(struct keeper *k, semel_error *err)
+{
+        struct relay *r = k->r;
+        uint32_t slots = relay_share_givable(r);
+        if (r->mode == OUTBOX_EXACTLY_ONCE)
+                for (int g = 0; g < EVENT_GROUPS; g++)
+                        if ((slots & outbox_group_mask(g)) != outbox_group_mask(g))
+                                slots &= ~outbox_group_mask(g);
+        if (!slots)
+                return SEMEL_OK;
+        semel_code code = k->s->vt->give(k->s, &r->me, slots, clock_boot_us() + step_us(r), err);
+        if (code != SEMEL_OK)
+                return code;
+        relay_share_given(r, slots);
+        relay_say(r, "gave up %d slot%s to other relays", __builtin_popcount(slots),
+                  __builtin_popcount(slots) == 1 ? "" : "s");
+        return SEMEL_OK;
+}
+
+static semel_code beat(struct keeper *k, semel_error *err)
+{
+        struct relay *r = k->r;
+        struct outbox_view view;
+        int64_t before_us = clock_boot_us();
+        semel_code code = k->s->vt->beat(k->s, &r->me, r->config->slot_lease_us,
+                                         before_us + step_us(r), &view, err);
+        if (code != SEMEL_OK)
+                return code;
+        relay_share_update(r, &view, before_us + r->config->slot_lease_us);
+        atomic_store(&r->joined, true);
+        atomic_store(&r->metrics.owned_slots, __builtin_popcount(my_slots(&view)));
+        if (atomic_load(&r->draining))
+                return SEMEL_OK;
+        struct outbox_share_plan plan = outbox_share_plan(
+                my_slots(&view), free_slots(&view), view.members, r->mode == OUTBOX_EXACTLY_ONCE,
+                k->start);
+        if (plan.give)
+                relay_share_giving(r, plan.give);
+        return plan.take ? take(k, plan.take, err) : SEMEL_OK;
+}
+
+static bool lanes_have_ended(struct relay *r)
+{
+        for (int i = 0; i < r->lane_count; i++)
+                if (r->lane[i].thread.started && !atomic_load(&r->lane[i].thread.ended))
+                        return false;
+        return true;
+}
+
+static void leave(struct keeper *k)
+{
+        struct relay *r = k->r;
+        struct semel_error err = {0};
+        int64_t now = clock_boot_us();
+        if (k->s->vt->leave(k->s, &r->me, relay_deadline_us(r, now + LEAVE_US), &err) == SEMEL_OK)
+                relay_say(r, "gave up all slots");
+        else
+                relay_say(r, "could not give the slots up, others take them after %lld ms: %s",
+                          (long long)(r->config->slot_lease_us / MS), err.text);
+}
+
+void *relay_keeper_main(void *arg)
+{
+        struct relay *r = arg;
+        struct keeper k = {.r = r, .start = (unsigned)r->me.id[0]};
+        struct semel_error err = {0};
+        int64_t next_us = 0;
+        if (relay_session_open(r, "semel relay keeper", &k.s, &err) != SEMEL_OK)
+                relay_fail(r, &err);
+        while (k.s && !(atomic_load(&r->draining) && lanes_have_ended(r))) {
+                int64_t now = clock_boot_us();
+                atomic_store(&r->keeper.moved_us, now);
+                semel_code code = SEMEL_OK;
+                if (now >= next_us) {
+                        code = beat(&k, &err);
+                        next_us = now + (code == SEMEL_OK ? step_us(r) : AGAIN_US);
+                }
+                if (code == SEMEL_OK)
+                        code = give(&k, &err);
+                if (code == SEMEL_OK) {
+                        relay_db_back(r);
+                } else if (code == SEMEL_ERR_SCHEMA || code == SEMEL_ERR_ARGUMENT ||
+                           code == SEMEL_ERR_ACCESS) {
+                        relay_fail(r, &err);
+                        break;
+                } else {
+                        relay_db_away(r, &err);
+                }
+                wakeup_wait(&r->keeper_wakeup, next_us - clock_boot_us());
+        }
+        if (k.s) {
+                leave(&k);
+                k.s->vt->close(k.s);
+        }
+        atomic_store(&r->keeper.ended, true);
+        daemon_look(r->daemon);
+        return NULL;
+}

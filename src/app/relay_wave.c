@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * relay_wave: one batch on its way to the broker: topics are looked at first, each row is produced
+ * only while its slot is ours (rule C1), and nothing is decided before every row has its report or
+ * the producer was thrown away (rules C7, C7a).
+ */
+#include "app/relay_lane.h"
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "core/outbox_marker.h"
+
+#define LOOK_TIMEOUT_US (3 * SECOND)
+#define TOPIC_FRESH_US (60 * SECOND)
+#define MISSING_FRESH_US (500 * MS) /* a topic that was not there is looked for again soon */
+#define POLL_US (20 * MS)
+#define SILENCE_US (5 * SECOND)     /* no report for so long: not ready, though we wait on */
+enum { SERVE_EACH = 256 };
+
+/* -- the producer -------------------------------------------------------------------------------------- */
+
+static enum wave_fate fate_of(enum bus_report_kind kind)
+{
+        switch (kind) {
+        case BUS_DELIVERED:
+                return WAVE_DONE;
+        case BUS_REJECTED:
+                return WAVE_REFUSED;
+        case BUS_TRANSIENT:
+                return WAVE_FAILED;
+        case BUS_PURGED:
+        case BUS_BROKEN:
+                break;
+        }
+        return WAVE_UNTRIED;
+}
+
+static void keep_reason(struct lane *l, int32_t i, const char *name, const char *text)
+{
+        size_t at = l->reasons.n;
+        if (buf_printf(&l->reasons, "%.60s: %.240s", name, text ? text : "") == BUF_OK &&
+            buf_append_byte(&l->reasons, 0) == BUF_OK)
+                l->reason_of[i] = (uint32_t)at + 1;
+        else
+                l->reasons.n = at;
+}
+
+static bool is_unknown_topic(const char *name)
+{
+        return strstr(name, "UNKNOWN_TOPIC") != NULL || strstr(name, "UNKNOWN_PARTITION") != NULL;
+}
+
+/* The broker measures whole batches: rows that are small enough were too many together. */
+static bool batch_was_too_large(struct lane *l, int32_t i, const struct bus_report *report)
+{
+        if (report->kind != BUS_REJECTED || !strstr(report->name, "MSG_SIZE_TOO_LARGE"))
+                return false;
+        int64_t own = (int64_t)bus_record_bytes_max(&l->rows.row[i].event);
+        if (l->batch_size <= own)
+                return false;
+        l->batch_size = l->batch_size / 4 > own ? l->batch_size / 4 : own;
+        l->broken = true;
+        return true;
+}
+
+static void on_report(void *arg, const struct bus_report *report)
+{
+        struct lane *l = arg;
+        int32_t i = (int32_t)((intptr_t)report->opaque - 1);
+        enum wave_fate fate = fate_of(report->kind);
+        if (report->kind == BUS_BROKEN)
+                l->broken = true;
+        if (i == LANE_NO_OPAQUE) {
+                if (report->kind != BUS_DELIVERED)
+                        l->broken = true; /* the marker: its transaction cannot be committed */
+                return;
+        }
+        if (batch_was_too_large(l, i, report))
+                fate = WAVE_UNTRIED;
+        if (fate == WAVE_FAILED && is_unknown_topic(report->name) && l->topic_of[i] >= 0) {
+                struct lane_topic *t = &l->topic[l->topic_of[i]];
+                t->looked_us = 0;
+                if (t->missing_us == 0)
+                        t->missing_us = clock_boot_us();
+        }
+        if (fate == WAVE_FAILED || fate == WAVE_REFUSED) {
+                keep_reason(l, i, report->name, report->text);
+                l->rejected = true;
+        }
+        if (wave_report(&l->wave, i, fate) == WAVE_PURGE)
+                l->purge = true;
+}
+
+bool lane_producer_open(struct lane *l)
+{
+        struct relay *r = l->r;
+        struct semel_error err = {0};
+        struct bus_property property[PROPERTIES_MAX + 1];
+        struct bus_config config = r->bus;
+        char size[32], id[OUTBOX_MARKER_KEY_BYTES];
+        if (l->p)
+                return true;
+        memcpy(property, r->property, r->bus.property_count * sizeof property[0]);
+        if (l->batch_size < LANE_BATCH_SIZE) {
+                (void)snprintf(size, sizeof size, "%lld", (long long)l->batch_size);
+                property[config.property_count++] = (struct bus_property){"batch.size", size};
+        }
+        config.property = property;
+        bool transactional = r->mode == OUTBOX_EXACTLY_ONCE;
+        if (transactional)
+                outbox_marker_key(r->uuid, l->index, id);
+        semel_code code = bus_producer_open(&config, transactional ? id : NULL,
+                                            r->config->batch_timeout_us + 10 * SECOND, on_report, l,
+                                            &l->p, &err);
+        if (code == SEMEL_ERR_ARGUMENT)
+                relay_fail(r, &err);
+        else if (code != SEMEL_OK)
+                lane_broker_is_away(l, err.text);
+        for (size_t i = 0; i < l->topic_count; i++)
+                l->topic[i].looked_us = 0; /* this producer has not heard of them */
+        return code == SEMEL_OK;
+}
+
+void lane_producer_drop(struct lane *l, const char *why)
+{
+        if (!l->p)
+                return;
+        bus_producer_abandon(l->p);
+        bus_producer_close(l->p);
+        l->p = NULL;
+        l->recovered = false;
+        atomic_fetch_add(&l->r->metrics.producer_resets, 1);
+        relay_say(l->r, "lane %d: a new producer: %s", l->index, why);
+}
+
+/* -- is the broker there? -------------------------------------------------------------------------------- */
+
+void lane_broker_is_away(struct lane *l, const char *why)
+{
+        if (l->broker_away)
+                return;
+        l->broker_away = true;
+        atomic_fetch_add(&l->r->metrics.broker_away, 1);
+        relay_say(l->r, "lane %d: the broker is away, nothing more is read until it answers: %s",
+                  l->index, why);
+}
+
+static void broker_is_back(struct lane *l)
+{
+        if (!l->broker_away)
+                return;
+        l->broker_away = false;
+        l->broker_back_us = clock_boot_us();
+        atomic_fetch_sub(&l->r->metrics.broker_away, 1);
+        relay_say(l->r, "lane %d: the broker answers again", l->index);
+}
+
+static bool look(struct lane *l, struct lane_topic *t)
+{
+        struct semel_error err = {0};
+        int64_t now = clock_boot_us(), until_us = relay_deadline_us(l->r, now + LOOK_TIMEOUT_US);
+        if (until_us <= now ||
+            bus_topic_look(l->p, t->name, until_us - now, &t->exists, &t->bytes_max, &err) !=
+                    SEMEL_OK) {
+                lane_broker_is_away(l, err.text);
+                return false;
+        }
+        broker_is_back(l);
+        t->looked_us = now;
+        if (t->exists)
+                t->missing_us = 0;
+        else if (t->missing_us == 0)
+                t->missing_us = now;
+        return true;
+}
+
+bool lane_broker_ready(struct lane *l)
+{
+        if (!l->broker_away)
+                return true;
+        if (!lane_producer_open(l))
+                return false;
+        if (l->topic_count > 0)
+                return look(l, &l->topic[0]);
+        broker_is_back(l);
+        return true;
+}
+
+/* -- topics -------------------------------------------------------------------------------------------------- */
+
+static int16_t topic_find(struct lane *l, struct span name)
+{
+        for (size_t i = 0; i < l->topic_count; i++)
+                if (l->topic[i].name_n == name.n && memcmp(l->topic[i].name, name.p, name.n) == 0)
+                        return (int16_t)i;
+        if (name.n == 0 || name.n > LIMIT_EVENT_TOPIC_BYTES)
+                return -1;
+        if (l->topic_count == LANE_TOPICS_MAX) /* very many topics: remember the last ones */
+                return -1;
+        struct lane_topic *t = &l->topic[l->topic_count];
+        *t = (struct lane_topic){.name_n = name.n};
+        memcpy(t->name, name.p, name.n);
+        return (int16_t)l->topic_count++;
+}
+
+/* Every topic of the batch, looked at before its first record. */
+static bool look_at_topics(struct lane *l)
+{
+        for (size_t i = 0; i < l->topic_count; i++) {
+                struct lane_topic *t = &l->topic[i];
+                int64_t age_us = clock_boot_us() - t->looked_us;
+                bool stale = t->looked_us == 0 || age_us > (t->exists ? TOPIC_FRESH_US : MISSING_FRESH_US);
+                if (stale && !look(l, t))
+                        return false;
+        }
+        return true;
+}
+
+bool lane_wave_begin(struct lane *l)
+{
+        struct relay *r = l->r;
+        int16_t last = -1;
+        int64_t now = clock_boot_us();
+        bool many = false;
+        for (size_t i = 0; i < l->rows.n; i++) {
+                const struct event *ev = &l->rows.row[i].event;
+                if (last < 0 || l->topic[last].name_n != ev->topic.n ||
+                    memcmp(l->topic[last].name, ev->topic.p, ev->topic.n) != 0)
+                        last = topic_find(l, ev->topic);
+                many |= last < 0;
+                l->topic_of[i] = last;
+                l->reason_of[i] = 0;
+                l->key[i] = ev->key_is_null ? span_of(NULL, 0)
+                                            : span_of(ev->key.p ? ev->key.p : (const uint8_t *)"",
+                                                      ev->key.n);
+        }
+        buf_clear(&l->reasons);
+        wave_begin(&l->wave, l->key, l->rows.n,
+                   r->config->order == RELAY_ORDER_STRICT && r->mode != OUTBOX_EXACTLY_ONCE);
+        l->purge = l->broken = l->rejected = false;
+        int64_t time_us = r->config->batch_timeout_us;
+        /* single: the rows are locked meanwhile, and the database ends a transaction that idles for
+         * longer than the lease (rule C6) */
+        if (r->mode == OUTBOX_SINGLE && time_us > r->config->slot_lease_us * 2 / 3)
+                time_us = r->config->slot_lease_us * 2 / 3;
+        l->batch_end_us = now + time_us;
+        if (!lane_producer_open(l) || !look_at_topics(l)) {
+                wave_stop(&l->wave);
+                return false;
+        }
+        if (many) /* those that did not fit are forgotten next time, and these come in */
+                l->topic_count = 0;
+        return true;
+}
+
+/* -- producing ------------------------------------------------------------------------------------------------ */
+
+static const struct outbox_slot *slot_of(struct lane *l, int16_t slot)
+{
+        for (size_t i = 0; i < l->slot_count; i++)
+                if (l->slot[i].slot == slot)
+                        return &l->slot[i];
+        return NULL;
+}
+
+bool lane_owns_all(struct lane *l)
+{
+        for (size_t i = 0; i < l->slot_count; i++)
+                if (!relay_share_owns(l->r, &l->slot[i]))
+                        return false;
+        return true;
+}
+
+/* Refuse or postpone what must not be sent.  true: it may be. */
+static bool may_send(struct lane *l, int32_t i)
+{
+        const struct event *ev = &l->rows.row[i].event;
+        if (l->r->config->on_dead == OUTBOX_BLOCK && !wave_may_send(&l->wave, i))
+                return false; /* it waits behind the DEAD row, whatever it is itself */
+        if (l->topic_of[i] >= 0) {
+                const struct lane_topic *t = &l->topic[l->topic_of[i]];
+                if (!t->exists) {
+                        keep_reason(l, i, "UNKNOWN_TOPIC", "the broker has no such topic");
+                        wave_postpone(&l->wave, i);
+                        return false;
+                }
+                size_t bytes = bus_record_bytes_max(ev);
+                if (t->bytes_max > 0 && bytes > (size_t)t->bytes_max) {
+                        char why[160];
+                        (void)snprintf(why, sizeof why,
+                                       "%zu bytes as a record, and the topic takes at most %lld "
+                                       "(max.message.bytes)",
+                                       bytes, (long long)t->bytes_max);
+                        keep_reason(l, i, "MSG_SIZE_TOO_LARGE", why);
+                        wave_refuse(&l->wave, i);
+                        return false;
+                }
+        } else if (ev->topic.n == 0 || ev->topic.n > LIMIT_EVENT_TOPIC_BYTES) {
+                keep_reason(l, i, "INVALID_TOPIC", "the row's topic is empty or too long");
+                wave_refuse(&l->wave, i);
+                return false;
+        }
+        return wave_may_send(&l->wave, i);
+}
+
+/* One row.  false: stop here. */
+static bool produce(struct lane *l, int32_t i)
+{
+        struct semel_error err = {0};
+        const struct outbox_row *row = &l->rows.row[i];
+        const struct outbox_slot *slot = slot_of(l, row->slot);
+        if (!may_send(l, i))
+                return true;
+        for (;;) {
+                if (!slot || !relay_share_owns(l->r, slot)) /* rule C1: before each produce */
+                        return false;
+                switch (bus_produce(l->p, &row->event, (void *)(intptr_t)(i + 1), &err)) {
+                case BUS_QUEUED:
+                        wave_sent(&l->wave, i);
+                        return true;
+                case BUS_FULL:
+                        (void)bus_producer_poll(l->p, POLL_US);
+                        if (clock_boot_us() >= l->batch_end_us || l->purge || l->broken)
+                                return false;
+                        break;
+                case BUS_REFUSED:
+                        keep_reason(l, i, "REFUSED", err.text);
+                        wave_refuse(&l->wave, i);
+                        return true;
+                case BUS_FATAL:
+                        l->broken = true;
+                        return false;
+                }
+        }
+}
+
+static void produce_ready(struct lane *l)
+{
+        int32_t i;
+        int served = 0;
+        while (!l->purge && !l->broken && (i = wave_next(&l->wave)) >= 0) {
+                if (!produce(l, i))
+                        wave_stop(&l->wave);
+                if (++served % SERVE_EACH == 0)
+                        (void)bus_producer_poll(l->p, 0);
+        }
+}
+
+/* Why the batch cannot go on; NULL: it can. */
+static const char *obstacle(struct lane *l, int64_t now_us)
+{
+        struct semel_error err = {0};
+        if (l->broken || bus_producer_is_fatal(l->p, &err))
+                return "the old one broke, what it had under way is sent again";
+        if (l->purge)
+                return "a row was rejected with younger rows of its key under way";
+        if (!lane_owns_all(l))
+                return "slots were lost, or their lease is over, with rows under way";
+        if (now_us >= l->batch_end_us)
+                return "the broker did not answer in time, what had no report is sent again";
+        return NULL;
+}
+
+void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
+{
+        struct wave *w = &l->wave;
+        struct relay *r = l->r;
+        int64_t begun_us = clock_boot_us(), heard_us = begun_us;
+        const char *why = NULL;
+        produce_ready(l);
+        if (last && !l->purge && !l->broken && !w->stopped && !last(l))
+                l->broken = true;
+        for (;;) {
+                size_t before = bus_producer_unreported(l->p);
+                if (before == 0 && !l->broken)
+                        break;
+                int64_t now = clock_boot_us();
+                atomic_store(&l->thread.moved_us, now);
+                if (relay_is_overdue(r, now)) {
+                        atomic_store(&r->cut, true);
+                        why = "the shutdown's deadline came with rows under way";
+                        break;
+                }
+                why = obstacle(l, now);
+                if (why)
+                        break;
+                size_t left = bus_producer_poll(l->p, POLL_US);
+                if (left < before) {
+                        heard_us = now;
+                        broker_is_back(l);
+                } else if (now - heard_us > SILENCE_US) {
+                        lane_broker_is_away(l, "no report for 5 s");
+                }
+                produce_ready(l); /* strict: the next of each key */
+        }
+        if (why)
+                lane_producer_drop(l, why);
+        relay_observe_publish(&r->metrics, clock_boot_us() - begun_us);
+        if (w->overtaken > 0 && r->mode != OUTBOX_EXACTLY_ONCE) {
+                atomic_fetch_add(&r->metrics.overtaken_rows, w->overtaken);
+                relay_say(r, "lane %d: %zu row%s overtook an elder row of their key that failed: row "
+                             "%lld was taken after row %lld failed (--order strict prevents this)",
+                          l->index, w->overtaken, w->overtaken == 1 ? "" : "s",
+                          (long long)l->rows.row[w->overtaken_by].id,
+                          (long long)l->rows.row[w->overtaken_first].id);
+        }
+}
