@@ -77,12 +77,12 @@ void help_program(FILE *out, const struct subcommand *const *commands)
               "Usage: semel COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands\n", out);
         for (size_t i = 0; commands[i]; i++) {
                 if (!commands[i]->subs)
-                        fprintf(out, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+                        fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
                 for (const struct subcommand *sub = commands[i]->subs; sub && sub->name; sub++)
-                        fprintf(out, "  %-4s %-9s %s\n", commands[i]->name, sub->name,
-                                sub->summary);
+                        fprintf(out, "  %s %-*s %s\n", commands[i]->name,
+                                (int)(15 - strlen(commands[i]->name)), sub->name, sub->summary);
         }
-        fprintf(out, "  %-14s %s\n", "help [COMMAND]", "what a command does, its options, examples");
+        fprintf(out, "  %-16s %s\n", "help [COMMAND]", "what a command does, its options, examples");
         print_block(out, "Examples",
                     "semel run daily-report-2024-06-01 -- ./report.sh\n"
                     "semel keys list --stuck\n"
@@ -99,7 +99,7 @@ static void help_group(FILE *out, const struct subcommand *group)
         fprintf(out, "semel %s: %s\n\nUsage: semel %s COMMAND [OPTIONS] [KEY]\n\nCommands\n",
                 group->name, group->summary, group->name);
         for (const struct subcommand *sub = group->subs; sub->name; sub++)
-                fprintf(out, "  %-9s %s\n", sub->name, sub->summary);
+                fprintf(out, "  %-10s %s\n", sub->name, sub->summary);
         fputc('\n', out);
         fputs(group->text, out);
         print_block(out, "Examples", group->examples);

@@ -74,6 +74,21 @@ void json_text(struct json_out *js, const char *name, const char *text)
         write_string(js->out, text, strlen(text));
 }
 
+void json_bytes(struct json_out *js, const char *name, const void *p, size_t n)
+{
+        member(js, name);
+        if (p)
+                write_string(js->out, p, n);
+        else
+                fputs("null", js->out);
+}
+
+void json_plain(struct json_out *js, const char *name, const char *value)
+{
+        member(js, name);
+        fputs(value, js->out);
+}
+
 void json_hex(struct json_out *js, const char *name, const unsigned char *p, size_t n)
 {
         member(js, name);

@@ -24,6 +24,10 @@ struct json_out {
 
 void json_begin(struct json_out *js, FILE *out);
 void json_text(struct json_out *js, const char *name, const char *text);
+/* The same of bytes; NULL is null. */
+void json_bytes(struct json_out *js, const char *name, const void *p, size_t n);
+/* As it is: a number, null. */
+void json_plain(struct json_out *js, const char *name, const char *value);
 void json_hex(struct json_out *js, const char *name, const unsigned char *p, size_t n);
 void json_number(struct json_out *js, const char *name, int64_t number);
 void json_bool(struct json_out *js, const char *name, bool value);

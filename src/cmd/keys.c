@@ -8,7 +8,6 @@
 #include <semel/keys.h>
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,11 +17,11 @@
 #include "cmd/keys_print.h"
 #include "cmd/keys_select.h"
 #include "cmd/open_store.h"
+#include "cmd/operator.h"
 #include "cmd/run_claim.h"
 #include "cmd/run_output.h"
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
-#include "sys/host.h"
 
 /* -- list ------------------------------------------------------------------------------------ */
 
@@ -109,19 +108,6 @@ static int keys_show(const struct options *o)
 }
 
 /* -- resolve, release ---------------------------------------------------------------------------- */
-
-/* user@host; sudo's user, since that is the person. */
-static void default_who(char *ret, size_t ret_max)
-{
-        char host[HOST_NAME_BYTES_MAX];
-        const char *user = getenv("SUDO_USER");
-        if (!user || !*user) {
-                const struct passwd *pw = getpwuid(getuid());
-                user = pw ? pw->pw_name : "?";
-        }
-        host_name(host);
-        (void)snprintf(ret, ret_max, "%s@%s", user, host);
-}
 
 /* Does its command still run, as far as one can see?  0, or the exit code of a refusal. */
 static int look_for_life(const semel_key_row *row, bool force)
@@ -235,11 +221,9 @@ static int decide(const struct options *o, semel_store *st, const semel_key_row 
                 code = confirm(o, row, what);
         if (code != 0)
                 return code;
-        default_who(who, sizeof who);
         if (make_reply(o, &rep, &err) != SEMEL_OK ||
             semel_keys_resolve(st, row, what, rep, option_text(o, OPT_REASON),
-                               option_text(o, OPT_WHO) ? option_text(o, OPT_WHO) : who,
-                               &err) != SEMEL_OK)
+                               operator_name(o, who), &err) != SEMEL_OK)
                 code = say_failure(&err);
         else
                 say_note(what == SEMEL_RESOLVE_EXECUTED ? "resolved as executed"

@@ -13,11 +13,17 @@
 #include "cmd/subcommand.h"
 
 static const struct subcommand *const commands[] = {
-        &subcommand_gateway, &subcommand_run, &subcommand_call,
+        &subcommand_gateway,
+        &subcommand_run,
+        &subcommand_call,
 #ifdef SEMEL_WITH_KAFKA
         &subcommand_relay,
 #endif
-        &subcommand_keys, &subcommand_migrate, &subcommand_config, NULL};
+        &subcommand_keys,
+        &subcommand_outbox,
+        &subcommand_migrate,
+        &subcommand_config,
+        NULL,
 
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */

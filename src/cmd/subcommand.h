@@ -28,6 +28,7 @@ extern const struct subcommand subcommand_gateway;
 extern const struct subcommand subcommand_config;
 extern const struct subcommand subcommand_call;
 extern const struct subcommand subcommand_relay; /* where there is Kafka */
+extern const struct subcommand subcommand_outbox;
 
 #define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
 

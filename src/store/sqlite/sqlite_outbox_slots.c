@@ -132,7 +132,7 @@ semel_code sqlite_outbox_check(struct outbox_session *s, enum outbox_mode mode,
         semel_code code = need_owned(mode, err);
         if (code == SEMEL_OK)
                 code = outbox_ready(o, deadline_us, err);
-        return code == SEMEL_OK ? read_view(o, NULL, 0, ret_view, err) : code;
+        return code == SEMEL_OK ? read_view(o, NULL, INT64_MAX, ret_view, err) : code;
 }
 
 semel_code sqlite_outbox_beat(struct outbox_session *s, const struct outbox_member *me,
