@@ -24,6 +24,7 @@ static const struct subcommand *const commands[] = {
         &subcommand_migrate,
         &subcommand_config,
         NULL,
+};
 
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */
