@@ -56,9 +56,10 @@ semel_code call_hold_keep(struct semel_call *call, struct call_hold *hold, int64
                           int64_t until_us, semel_error *err);
 
 /* What became of it; frees the claim.  SEMEL_CALL_DONE and REJECTED keep call->last, unless
- * `forget` says that another try may get another answer. */
+ * `forget` says that another try may get another answer.  A store that is down is asked again until
+ * until_us, and a second longer. */
 semel_code call_hold_end(struct semel_call *call, struct call_hold *hold, semel_call_result result,
-                         bool forget, semel_error *err);
+                         bool forget, int64_t until_us, semel_error *err);
 
 /* Sleep, at most us.  true: cancelled. */
 bool call_sleep(struct semel_call *call, int64_t us);

@@ -224,7 +224,7 @@ static semel_call_result conclude(struct call_run *run, const semel_error *stopp
         } else {
                 result = give_up(run, stopped, err);
         }
-        if (call_hold_end(run->call, &run->hold, result, forget, &kept) != SEMEL_OK &&
+        if (call_hold_end(run->call, &run->hold, result, forget, run->deadline_us, &kept) != SEMEL_OK &&
             result == SEMEL_CALL_DONE)
                 (void)err_set(err, kept.code,
                               "it is done, but the store could not keep the reply: a later call "

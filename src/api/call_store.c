@@ -20,7 +20,7 @@
 enum {
         LEASE_SPARE_MS = 5000,  /* beyond the longest attempt */
         STORE_PAUSE_US = 200 * 1000,
-        RECORD_US = 5 * 1000 * 1000, /* so long a final reply is offered to a store that is down */
+        RECORD_US = 1000 * 1000, /* beyond the deadline: what became of it is offered to the store */
 };
 
 /* method NUL url NUL content type NUL body: none of the first three holds a NUL. */
@@ -200,13 +200,14 @@ static semel_code end_once(const struct call_hold *hold, semel_call_result resul
 }
 
 semel_code call_hold_end(struct semel_call *call, struct call_hold *hold, semel_call_result result,
-                         bool forget, semel_error *err)
+                         bool forget, int64_t until_us, semel_error *err)
 {
         semel_code code = SEMEL_OK;
         if (!hold->claim)
                 return SEMEL_OK;
         semel_reply *kept = copy_to_keep(call->last);
-        const int64_t until_us = clock_boot_us() + RECORD_US;
+        if (until_us < clock_boot_us() + RECORD_US)
+                until_us = clock_boot_us() + RECORD_US;
         if (!kept)
                 code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to keep the reply");
         while (kept && (code = end_once(hold, result, forget, kept, err)) != SEMEL_OK &&

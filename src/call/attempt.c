@@ -161,6 +161,7 @@ static CURLcode set_up(struct attempt *a)
         SET(CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs is not waited for */
         SET(CURLOPT_TIMEOUT_MS, (long)a->timeout_ms);
         SET(CURLOPT_CONNECTTIMEOUT_MS, (long)a->timeout_ms);
+        SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
         SET(CURLOPT_USERAGENT, "semel/" SEMEL_VERSION);
         SET(CURLOPT_PREREQFUNCTION, on_connected);
         SET(CURLOPT_PREREQDATA, a);

@@ -123,6 +123,11 @@ static semel_code make_call(struct calling *c, semel_error *err)
                 stores_register();
                 code = semel_store_open(db, &c->st, err);
         }
+        if (code == SEMEL_OK && db) {
+                int64_t ms = option_number(o, OPT_DEADLINE) / 4; /* a store that hangs is not all of it */
+                code = semel_store_set_call_timeout_ms(c->st, ms < 100 ? 100 : ms > 5000 ? 5000 : ms,
+                                                       err);
+        }
         return code == SEMEL_OK && db ? semel_call_set_store(c->call, c->st, err) : code;
 }
 
