@@ -16,13 +16,16 @@ static const struct subcommand *const commands[] = {
         &subcommand_gateway,
         &subcommand_run,
         &subcommand_call,
-#ifdef SEMEL_WITH_KAFKA
+#ifdef SEMEL_KAFKA
         &subcommand_relay,
 #endif
         &subcommand_keys,
         &subcommand_outbox,
         &subcommand_migrate,
         &subcommand_config,
+#ifdef SEMEL_KAFKA
+        &subcommand_dev_broker,
+#endif
         NULL,
 };
 

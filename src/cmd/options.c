@@ -203,6 +203,14 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_PROXY] = {"proxy", NULL, OPTION_TEXT, "URL",
                        .help = "a proxy, or env for the environment's proxy variables; none unless "
                                "given"},
+        [OPT_DEV_TOPIC] = {"topic", NULL, OPTION_MANY, "NAME[=PARTITIONS]",
+                           .help = "make this topic; may be given again"},
+        [OPT_DEV_PARTITIONS] = {"partitions", NULL, OPTION_INT, "N", .fallback = "6", .min = 1,
+                                .max = 64, .help = "of the topics that are named without a number"},
+        [OPT_DEV_BROKERS] = {"brokers", NULL, OPTION_INT, "N", .fallback = "1", .min = 1, .max = 8,
+                             .help = "how many brokers the cluster has, each with a port of its own"},
+        [OPT_DEV_READY_FILE] = {"ready-file", NULL, OPTION_TEXT, "FILE",
+                                .help = "write the address there once it serves; removed at the end"},
 };
 
 const struct option_def *option_def(enum option_id id)

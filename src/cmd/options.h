@@ -111,6 +111,11 @@ enum option_id {
         OPT_INCLUDE,
         OPT_CACERT,
         OPT_PROXY,
+        /* dev-broker */
+        OPT_DEV_TOPIC,
+        OPT_DEV_PARTITIONS,
+        OPT_DEV_BROKERS,
+        OPT_DEV_READY_FILE,
         OPTION_COUNT
 };
 

@@ -27,8 +27,10 @@ extern const struct subcommand subcommand_run;
 extern const struct subcommand subcommand_gateway;
 extern const struct subcommand subcommand_config;
 extern const struct subcommand subcommand_call;
-extern const struct subcommand subcommand_relay; /* where there is Kafka */
 extern const struct subcommand subcommand_outbox;
+/* Only where SEMEL_KAFKA is defined: */
+extern const struct subcommand subcommand_dev_broker;
+extern const struct subcommand subcommand_relay;
 
 #define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
 
