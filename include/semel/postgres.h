@@ -6,6 +6,7 @@
 #ifndef SEMEL_POSTGRES_H
 #define SEMEL_POSTGRES_H
 
+#include <semel/event.h>
 #include <semel/run.h>
 
 #ifdef __cplusplus
@@ -50,6 +51,19 @@ typedef semel_effect (*semel_pg_fn)(void *arg, struct pg_conn *conn, semel_reply
 SEMEL_API semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *cmd,
                                      semel_pg_fn fn, void *arg, semel_reply **ret_reply,
                                      semel_error *err);
+
+/* Leave an event in semel.outbox, in the transaction that is open on `conn`: COMMIT makes both the
+ * caller's changes and the event true, and a relay publishes it (`semel relay`).  One statement; needs
+ * no semel_pg_prepare().  Events of one key are published in the order of these calls when the
+ * writers of the key take turns, as they do when each locks its aggregate first.
+ * conn   in a transaction; borrowed; blocking mode
+ * ev     borrowed, may be appended again: unless it has an id, each append makes another
+ * ret_event_id  SEMEL_EVENT_ID_BYTES bytes, or NULL
+ * Errors: SEMEL_ERR_TX_STATE (no transaction, or one that has failed), SEMEL_ERR_ACCESS,
+ * SEMEL_ERR_SCHEMA, SEMEL_ERR_CONFLICT, SEMEL_ERR_STORE_DOWN, SEMEL_ERR_NO_MEMORY.  After one that the
+ * server said, the transaction has failed: roll back. */
+SEMEL_API semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_event *ev,
+                                            char *ret_event_id, semel_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
  */
 #include <semel/postgres.h>
 
+#include "api/event_object.h"
 #include "api/registry.h"
 #include "api/tx_run.h"
 #include "store/postgres/postgres_store.h"
@@ -29,4 +30,14 @@ semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *cmd, semel
         const struct tx_call call = {
                 .run = run_fn, .arg = arg, .conn = conn, .fn = (void (*)(void))fn};
         return tx_run(&store_postgres_tx, cmd, &call, ret_reply, err);
+}
+
+semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_event *ev, char *ret_event_id,
+                                  semel_error *err)
+{
+        uint8_t id[EVENT_ID_BYTES];
+        semel_code code = postgres_store_append(conn, event_object_view(ev), id, err);
+        if (code == SEMEL_OK && ret_event_id)
+                event_id_format(id, ret_event_id);
+        return code;
 }

@@ -84,6 +84,44 @@ static void migrating_again_changes_nothing(void **state)
         assert_int_equal(db_int(db, "SELECT count(*) FROM semel.command"), 1);
 }
 
+/* What version 1 made, as it was released. */
+static void an_older_schema_is_brought_up_to_date(void **state)
+{
+        (void)state;
+        static const char *const version_1[] = {
+                sql_postgres_schema_1_schema,       sql_postgres_schema_2_version,
+                sql_postgres_schema_3_command,      sql_postgres_schema_4_body_storage,
+                sql_postgres_schema_5_created_index, sql_postgres_schema_6_audit,
+                sql_postgres_schema_7_view,
+                "INSERT INTO semel.schema_version (version) VALUES (1)",
+        };
+        static const char *objects =
+                "SELECT sum(hashtext(concat(c.relname, c.relkind, a.attname, "
+                "a.attnotnull))) FROM pg_class c LEFT JOIN pg_attribute a ON "
+                "a.attrelid = c.oid AND NOT a.attisdropped WHERE c.relnamespace = "
+                "'semel'::regnamespace";
+        int64_t want = db_int(db, "%s", objects);
+        semel_error err = {0};
+        db_exec(db, "DROP SCHEMA semel CASCADE");
+        for (size_t i = 0; i < sizeof version_1 / sizeof *version_1; i++) {
+                PGresult *res = PQexec(db, version_1[i]);
+                if (PQresultStatus(res) != PGRES_COMMAND_OK)
+                        fail_msg("%s", PQresultErrorMessage(res));
+                PQclear(res);
+        }
+        db_exec(db, "INSERT INTO semel.audit (verb, command_id, attempt, state_before, who, reason) "
+                    "VALUES ('v', 'i', 'a', 1, 'w', 'r')");
+        assert_int_equal(world_open_fails(world_url(), &err), SEMEL_ERR_SCHEMA);
+        assert_int_equal(migrate(&err), SEMEL_OK);
+        assert_int_equal(db_int(db, "%s", objects), want);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.audit WHERE subject = 'command'"),
+                         1);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.schema_version"), 2);
+        struct store *st = world_open(world_url());
+        run_once(st, 1, span_str("x"));
+        world_close(st);
+}
+
 /* A migration that fails in the middle leaves nothing behind. */
 static void a_migration_is_whole_or_not_at_all(void **state)
 {
@@ -113,7 +151,7 @@ static void the_printed_schema_is_the_migrated_one(void **state)
         static const char *columns =
                 "SELECT sum(hashtext(table_name || column_name || data_type || is_nullable)) "
                 "FROM information_schema.columns WHERE table_schema = 'semel'";
-        static char script[16384];
+        static char script[65536];
         int64_t want = db_int(db, "%s", columns);
         print("schema", NULL, script, sizeof script);
         db_exec(db, "DROP SCHEMA semel CASCADE");
@@ -315,6 +353,7 @@ int main(int argc, char **argv)
                 T(every_statement_can_be_prepared),
                 T(ten_migrations_at_once_make_one_schema),
                 T(migrating_again_changes_nothing),
+                T(an_older_schema_is_brought_up_to_date),
                 T(a_migration_is_whole_or_not_at_all),
                 T(the_printed_schema_is_the_migrated_one),
                 T(a_schema_that_is_missing_old_or_new_is_said),

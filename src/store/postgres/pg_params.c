@@ -9,6 +9,7 @@
 #include "core/limits.h"
 
 enum {
+        EMPTY_ARRAY_BYTES = 12,  /* 0 dimensions, has nulls, type */
         ARRAY_HEADER_BYTES = 20, /* dimensions, has nulls, type, length, lower bound */
         /* One batch, or one operation with the largest reply. */
         PARAM_BYTES_MAX = LIMIT_BATCH_BYTES + LIMIT_REPLY_BODY_BYTES + 1024 * 1024,
@@ -100,6 +101,7 @@ static size_t width_of(enum pg_type type)
                 return 8;
         case PG_BYTEA:
         case PG_TEXT:
+        case PG_UUID:
                 break;
         }
         assert(0 && "a type of fixed width");
@@ -146,6 +148,8 @@ static unsigned array_type(enum pg_type type)
                 return 1185;
         case PG_TEXT:
                 return 1009;
+        case PG_UUID:
+                return 2951;
         }
         return 0;
 }
@@ -175,6 +179,8 @@ int pg_params_finish(struct params *p)
                 p->values[i] = param->is_null ? NULL
                                : param->bytes.n ? (const char *)param->bytes.p : "";
                 p->lengths[i] = (int)param->bytes.n;
+                if (param->is_array && param->elements == 0)
+                        p->lengths[i] = EMPTY_ARRAY_BYTES;
                 p->formats[i] = 1;
         }
         return BUF_OK;

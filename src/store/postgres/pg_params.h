@@ -27,6 +27,7 @@ enum pg_type {
         PG_INT4 = 23,
         PG_TEXT = 25,
         PG_TIMESTAMPTZ = 1184,
+        PG_UUID = 2950,
 };
 
 enum { PARAMS_MAX = 24 };

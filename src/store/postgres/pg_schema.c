@@ -11,13 +11,34 @@
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_store.h"
 
-/* In order; version 1. */
-static const char *const steps[] = {
-        sql_postgres_schema_3_command,
-        sql_postgres_schema_4_body_storage,
-        sql_postgres_schema_5_created_index,
-        sql_postgres_schema_6_audit,
-        sql_postgres_schema_7_view,
+/* What each version added, in order.  A step never changes once it was released: what it made is
+ * changed by a step of a later version.  PG_SCHEMA_VERSION is the last one's. */
+static const struct {
+        int version;
+        const char *sql;
+} steps[] = {
+        {1, sql_postgres_schema_3_command},
+        {1, sql_postgres_schema_4_body_storage},
+        {1, sql_postgres_schema_5_created_index},
+        {1, sql_postgres_schema_6_audit},
+        {1, sql_postgres_schema_7_view},
+        /* 2: the outbox */
+        {2, sql_postgres_schema_v2_audit},
+        {2, sql_postgres_schema_v2_slot_of},
+        {2, sql_postgres_schema_v2_outbox},
+        {2, sql_postgres_schema_v2_outbox_storage},
+        {2, sql_postgres_schema_v2_index_open},
+        {2, sql_postgres_schema_v2_index_held},
+        {2, sql_postgres_schema_v2_index_dead},
+        {2, sql_postgres_schema_v2_index_published},
+        {2, sql_postgres_schema_v2_relay_slot},
+        {2, sql_postgres_schema_v2_relay_slot_rows},
+        {2, sql_postgres_schema_v2_relay_member},
+        {2, sql_postgres_schema_v2_outbox_meta},
+        {2, sql_postgres_schema_v2_outbox_meta_row},
+        {2, sql_postgres_schema_v2_publish},
+        {2, sql_postgres_schema_v2_publish_json},
+        {2, sql_postgres_schema_v2_notify},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
@@ -102,8 +123,10 @@ static semel_code migrate_in_tx(PGconn *pg, semel_error *err)
         code = run(pg, sql_postgres_schema_1_schema, err);
         if (code == SEMEL_OK)
                 code = run(pg, sql_postgres_schema_2_version, err);
-        for (int i = 0; i < STEPS && code == SEMEL_OK; i++)
-                code = run(pg, steps[i], err);
+        for (int i = 0; i < STEPS && code == SEMEL_OK; i++) {
+                if (steps[i].version > version)
+                        code = run(pg, steps[i].sql, err);
+        }
         if (code == SEMEL_OK)
                 code = set_version(pg, PG_SCHEMA_VERSION, err);
         return code;
@@ -154,7 +177,7 @@ static int print_schema(struct buf *out)
                 rc = buf_printf(out, "%s;\n%s;\n", sql_postgres_schema_1_schema,
                                 sql_postgres_schema_2_version);
         for (int i = 0; i < STEPS && rc == BUF_OK; i++)
-                rc = buf_printf(out, "%s;\n", steps[i]);
+                rc = buf_printf(out, "%s;\n", steps[i].sql);
         if (rc == BUF_OK)
                 rc = buf_printf(out,
                                 "INSERT INTO semel.schema_version (version) VALUES (%d);\n"
@@ -174,17 +197,11 @@ static int print_name(struct buf *out, const char *name)
         return rc == BUF_OK ? buf_append_byte(out, '"') : rc;
 }
 
-/* What the gateway, the library and `semel keys` need, and nothing else. */
-static int print_grants(const char *role, struct buf *out)
+static int print_grant_list(const char *const *grants, size_t n, const char *role,
+                            struct buf *out)
 {
-        static const char *const grants[] = {
-                "GRANT USAGE ON SCHEMA semel TO ",
-                "GRANT SELECT ON semel.schema_version TO ",
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.command TO ",
-                "GRANT SELECT, INSERT ON semel.audit TO ",
-        };
         int rc = BUF_OK;
-        for (size_t i = 0; i < sizeof grants / sizeof *grants && rc == BUF_OK; i++) {
+        for (size_t i = 0; i < n && rc == BUF_OK; i++) {
                 rc = buf_append_str(out, grants[i]);
                 if (rc == BUF_OK)
                         rc = print_name(out, role);
@@ -194,6 +211,32 @@ static int print_grants(const char *role, struct buf *out)
         return rc;
 }
 
+/* What all programs of semel and the library need, and nothing else.  A service that only appends to
+ * the outbox needs the fewest: docs/outbox.md. */
+static int print_grants(const char *role, struct buf *out)
+{
+        static const char *const grants[] = {
+                "GRANT USAGE ON SCHEMA semel TO ",
+                "GRANT SELECT ON semel.schema_version TO ",
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.command TO ",
+                "GRANT SELECT, INSERT ON semel.audit TO ",
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.outbox TO ",
+                "GRANT SELECT, UPDATE ON semel.outbox_meta, semel.relay_slot TO ",
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.relay_member TO ",
+        };
+        return print_grant_list(grants, sizeof grants / sizeof *grants, role, out);
+}
+
+/* For services that leave events and do nothing else here. */
+static int print_append_grants(const char *role, struct buf *out)
+{
+        static const char *const grants[] = {
+                "GRANT USAGE ON SCHEMA semel TO ",
+                "GRANT INSERT, SELECT (event_id) ON semel.outbox TO ",
+        };
+        return print_grant_list(grants, sizeof grants / sizeof *grants, role, out);
+}
+
 semel_code pg_schema_print(const char *what, const char *role, struct buf *out, semel_error *err)
 {
         int rc;
@@ -201,9 +244,12 @@ semel_code pg_schema_print(const char *what, const char *role, struct buf *out, 
                 rc = print_schema(out);
         else if (strcmp(what, "grants") == 0 && role && *role)
                 rc = print_grants(role, out);
+        else if (strcmp(what, "append-grants") == 0 && role && *role)
+                rc = print_append_grants(role, out);
         else
                 return err_set(err, SEMEL_ERR_ARGUMENT,
-                               "print \"schema\", or \"grants\" and the name of a role");
+                               "print \"schema\", or \"grants\" or \"append-grants\" and the name of a "
+                               "role");
         return rc == BUF_OK ? SEMEL_OK
                             : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the script");
 }

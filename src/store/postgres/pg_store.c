@@ -2,6 +2,7 @@
  *
  * pg_store: operations from submit to done, and the store's step.  See pg_store.h.
  */
+#include "store/postgres/pg_outbox.h"
 #include "store/postgres/pg_store.h"
 
 #include <assert.h>
@@ -563,4 +564,5 @@ const struct store_driver store_postgres_driver = {
         .open = pg_open,
         .migrate = pg_schema_migrate,
         .print = pg_schema_print,
+        .outbox_open = pg_outbox_open,
 };

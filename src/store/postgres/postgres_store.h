@@ -5,6 +5,7 @@
 #ifndef STORE_POSTGRES_STORE_H
 #define STORE_POSTGRES_STORE_H
 
+#include "core/event.h"
 #include "store/tx.h"
 
 extern const struct store_driver store_postgres_driver;
@@ -13,5 +14,9 @@ extern const struct store_tx_vt store_postgres_tx; /* conn is a struct pg_conn *
 /* semel_pg_prepare() */
 struct pg_conn;
 semel_code postgres_store_prepare(struct pg_conn *conn, semel_error *err);
+
+/* semel_pg_outbox_append() */
+semel_code postgres_store_append(struct pg_conn *conn, const struct event *ev,
+                                 uint8_t ret_id[EVENT_ID_BYTES], semel_error *err);
 
 #endif

@@ -1,0 +1,37 @@
+-- Rows that may go now become PUBLISHING, under the epochs (mode two-phase).
+-- semel.outbox and the columns of o stand for the mapped table's (src/store/postgres/pg_mapping.c).
+-- A key behind which a row waits or is being published stays out as a whole (rules C4, C5); rows
+-- without a key never wait.  NOT IN is a hash made once: 4,096 keys cost no more than one.
+-- $1 slots, $2 most rows of each, $3 blocked keys, $4 bytes: stop at about so many. $5 epochs of the slots.
+WITH s AS MATERIALIZED (
+  SELECT r.slot FROM semel.relay_slot r
+  JOIN unnest($1::smallint[], $5::bigint[]) AS e (slot, epoch)
+    ON r.slot = e.slot AND r.epoch = e.epoch
+  WHERE r.outbox = 'semel.outbox'
+  ORDER BY r.slot FOR SHARE OF r),
+picked AS MATERIALIZED (
+  SELECT r.id
+  FROM (SELECT r.*, sum(r.bytes) OVER (ROWS UNBOUNDED PRECEDING) - r.bytes AS bytes_before
+      FROM unnest($1::smallint[], $2::integer[]) AS q (slot, quota)
+      CROSS JOIN LATERAL (
+        SELECT o.id AS id, coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
+            + coalesce(pg_column_size(o.headers), 0) AS bytes
+        FROM semel.outbox o
+        WHERE o.slot = q.slot AND o.status = 'PENDING'
+          AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
+          AND (o.key IS NULL OR o.key NOT IN (
+            SELECT unnest($3::text[])
+            UNION ALL
+            SELECT o.key FROM semel.outbox o
+            WHERE o.slot = ANY ($1) AND o.key IS NOT NULL
+              AND (o.status = 'PUBLISHING' OR (o.status = 'PENDING' AND o.attempts > 0))
+              AND (o.status = 'PUBLISHING' OR o.next_attempt_at > clock_timestamp())))
+        ORDER BY o.id LIMIT q.quota) r
+      WHERE q.slot = ANY (ARRAY(SELECT s.slot FROM s))) r
+  WHERE r.bytes_before < $4::bigint)
+UPDATE semel.outbox o
+SET status = 'PUBLISHING', locked_at = clock_timestamp()
+FROM picked p
+WHERE o.id = p.id AND o.status = 'PENDING'
+RETURNING o.slot, o.id, o.attempts, o.created_at, clock_timestamp(), o.event_id, o.topic, o.key,
+  o.payload, o.headers, o.partition, o.traceparent

@@ -1,0 +1,18 @@
+-- Published rows go.
+-- The slots' rows are locked first, with their epochs, so that no takeover is in between; a row must be as
+-- it was read (rule C1: EXISTS alone is write skew).  Gives the slots that are ours, as bits, and how
+-- many rows were marked.
+-- $1 slots, $2 epochs; $3 ids, $4 their slots, $5 attempts as read, $6 status as read.
+WITH s AS MATERIALIZED (
+  SELECT r.slot FROM semel.relay_slot r
+  JOIN unnest($1::smallint[], $2::bigint[]) AS e (slot, epoch)
+    ON r.slot = e.slot AND r.epoch = e.epoch
+  WHERE r.outbox = 'semel.outbox'
+  ORDER BY r.slot FOR SHARE OF r),
+m AS (
+  DELETE FROM semel.outbox o
+  USING unnest($3::bigint[], $4::smallint[], $5::integer[]) AS w (id, slot, attempts)
+  WHERE o.id = w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text
+    AND w.slot = ANY (ARRAY(SELECT s.slot FROM s))
+  RETURNING 1)
+SELECT (SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s), (SELECT count(*) FROM m)

@@ -1,0 +1,24 @@
+-- Exactly-once recovery (rule C8): exactly the listed rows, by id and event id, whatever their status.
+-- $1 slots, $2 epochs; $3 ids, $4 event ids, $5 keep them as PUBLISHED.
+WITH s AS MATERIALIZED (
+  SELECT r.slot FROM semel.relay_slot r
+  JOIN unnest($1::smallint[], $2::bigint[]) AS e (slot, epoch)
+    ON r.slot = e.slot AND r.epoch = e.epoch
+  WHERE r.outbox = 'semel.outbox'
+  ORDER BY r.slot FOR SHARE OF r),
+kept AS (
+  UPDATE semel.outbox o
+  SET status = 'PUBLISHED', published_at = clock_timestamp(), locked_at = NULL,
+      next_attempt_at = NULL, last_error = NULL
+  FROM unnest($3::bigint[], $4::uuid[]) AS w (id, event_id)
+  WHERE $5::boolean AND o.id = w.id AND o.event_id = w.event_id AND o.status <> 'PUBLISHED'
+    AND o.slot = ANY (ARRAY(SELECT s.slot FROM s))
+  RETURNING 1),
+gone AS (
+  DELETE FROM semel.outbox o
+  USING unnest($3::bigint[], $4::uuid[]) AS w (id, event_id)
+  WHERE NOT $5::boolean AND o.id = w.id AND o.event_id = w.event_id
+    AND o.slot = ANY (ARRAY(SELECT s.slot FROM s))
+  RETURNING 1)
+SELECT (SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s),
+  (SELECT count(*) FROM kept) + (SELECT count(*) FROM gone)

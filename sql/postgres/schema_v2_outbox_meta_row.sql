@@ -1,0 +1,2 @@
+-- The outbox gets its name once.
+INSERT INTO semel.outbox_meta (outbox) VALUES ('semel.outbox')

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pg_append: an event into the outbox, in the transaction that the caller has open.
+ */
+#include <stdlib.h>
+
+#include "json/event_headers.h"
+#include "sql_postgres.h"
+#include "store/postgres/pg_error.h"
+#include "store/postgres/pg_params.h"
+#include "store/postgres/postgres_store.h"
+
+/* Headers as JSON: every byte of a value may become four thirds of one, and names are escaped. */
+enum { HEADERS_JSON_BYTES_MAX = 8 * LIMIT_EVENT_HEADERS_BYTES };
+
+static semel_code check_tx(PGconn *pg, semel_error *err)
+{
+        if (PQstatus(pg) != CONNECTION_OK)
+                return err_set(err, SEMEL_ERR_STORE_DOWN, "the connection is not open");
+        if (PQpipelineStatus(pg) != PQ_PIPELINE_OFF || PQisnonblocking(pg))
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "the connection is in pipeline or non-blocking mode; semel needs it "
+                               "plain");
+        switch (PQtransactionStatus(pg)) {
+        case PQTRANS_INTRANS:
+                return SEMEL_OK;
+        case PQTRANS_IDLE:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "no transaction is open on the connection; send BEGIN first");
+        case PQTRANS_INERROR:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "the transaction has failed already; roll back and retry it");
+        default:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "a statement is still running on the connection; finish it");
+        }
+}
+
+static void set(struct params *p, int i, enum pg_type type, bool is_null, struct span value)
+{
+        pg_params_scalar(p, i, type);
+        if (is_null)
+                pg_params_null(p, i);
+        else
+                pg_params_bytea(p, i, value);
+}
+
+static semel_code send(PGconn *pg, const struct event *ev, const struct buf *headers,
+                       uint8_t ret_id[EVENT_ID_BYTES], semel_error *err)
+{
+        struct params p;
+        PGresult *res = NULL;
+        semel_code code = SEMEL_OK;
+        pg_params_init(&p);
+        pg_params_clear(&p, 7);
+        set(&p, 0, PG_UUID, !ev->has_id, span_of(ev->id, sizeof ev->id));
+        set(&p, 1, PG_TEXT, false, ev->topic);
+        set(&p, 2, PG_TEXT, ev->key_is_null, ev->key);
+        set(&p, 3, PG_BYTEA, ev->payload_is_null, ev->payload);
+        set(&p, 4, PG_TEXT, headers->n == 0, buf_span(headers));
+        pg_params_scalar(&p, 5, PG_INT4);
+        if (ev->partition == EVENT_NO_PARTITION)
+                pg_params_null(&p, 5);
+        else
+                pg_params_int(&p, 5, ev->partition);
+        set(&p, 6, PG_TEXT, ev->traceparent.n == 0, ev->traceparent);
+        if (pg_params_finish(&p) != BUF_OK) {
+                code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for an event");
+                goto out;
+        }
+        res = PQexecParams(pg, sql_postgres_outbox_append, p.n, p.types, p.values, p.lengths,
+                           p.formats, 1);
+        if (PQresultStatus(res) != PGRES_TUPLES_OK) {
+                code = PQstatus(pg) == CONNECTION_OK ? pg_error_from_result(err, res)
+                                                     : pg_error_from_connection(err, pg);
+                goto out;
+        }
+        memcpy(ret_id, PQgetvalue(res, 0, 0), EVENT_ID_BYTES);
+out:
+        PQclear(res);
+        pg_params_release(&p);
+        return code;
+}
+
+semel_code postgres_store_append(struct pg_conn *conn, const struct event *ev,
+                                 uint8_t ret_id[EVENT_ID_BYTES], semel_error *err)
+{
+        PGconn *pg = conn;
+        struct buf headers;
+        buf_init(&headers, HEADERS_JSON_BYTES_MAX);
+        semel_code code = check_tx(pg, err);
+        if (code == SEMEL_OK)
+                code = event_headers_encode(ev->headers, ev->header_count, &headers, err);
+        if (code == SEMEL_OK)
+                code = send(pg, ev, &headers, ret_id, err);
+        buf_release(&headers);
+        return code;
+}
