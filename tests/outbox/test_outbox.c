@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_outbox: see outbox_suite.h.
+ *
+ * why this file is long: one suite over one set of small steps, read from top to bottom.
  */
 #include "outbox_suite.h"
 

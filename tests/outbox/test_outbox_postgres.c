@@ -63,7 +63,7 @@ static int state(void *arg, int64_t id, int32_t *ret_attempts)
                         found = i;
         }
         if (found >= 0)
-                *ret_attempts = atoi(PQgetvalue(res, 0, 1));
+                *ret_attempts = (int32_t)strtol(PQgetvalue(res, 0, 1), NULL, 10);
         PQclear(res);
         return found;
 }
