@@ -55,3 +55,7 @@ CREATE TABLE semel_relay_slot (
 INSERT INTO semel_relay_slot (slot, epoch)
   WITH RECURSIVE n (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM n WHERE slot < 15)
   SELECT slot, 0 FROM n;
+-- The audit is for operators' decisions about rows of the outbox too; of those, id is the event's.
+ALTER TABLE semel_audit ADD COLUMN subject TEXT NOT NULL DEFAULT 'command';
+ALTER TABLE semel_audit ADD COLUMN row_id INTEGER;
+ALTER TABLE semel_audit ADD COLUMN row_count INTEGER;

@@ -154,6 +154,9 @@ static void make_version_1(struct sqlite_world *w)
         sqlite3 *db = world_db(w);
         db_exec(db, "DROP TABLE semel_outbox; DROP TABLE semel_outbox_meta;"
                     "DROP TABLE semel_relay_slot;"
+                    "ALTER TABLE semel_audit DROP COLUMN subject;"
+                    "ALTER TABLE semel_audit DROP COLUMN row_id;"
+                    "ALTER TABLE semel_audit DROP COLUMN row_count;"
                     "DELETE FROM semel_schema_version WHERE version > 1");
         (void)sqlite3_close(db);
 }

@@ -36,14 +36,12 @@ static const char *const sql_text[OUTBOX_SQL_COUNT] = {
         [OUTBOX_SQL_PRUNE_COUNT] = sql_sqlite_outbox_prune_count,
         [OUTBOX_SQL_STATS] = sql_sqlite_outbox_stats,
         [OUTBOX_SQL_OLDEST] = sql_sqlite_outbox_oldest,
+        [OUTBOX_SQL_AUDIT] = sql_sqlite_outbox_audit,
         [OUTBOX_SQL_LIST] = sql_sqlite_outbox_list,
         [OUTBOX_SQL_LIST_DEAD] = sql_sqlite_outbox_list_dead,
         [OUTBOX_SQL_RETRY] = sql_sqlite_outbox_retry,
-        [OUTBOX_SQL_RETRY_AUDIT] = sql_sqlite_outbox_retry_audit,
         [OUTBOX_SQL_DISCARD] = sql_sqlite_outbox_discard,
-        [OUTBOX_SQL_DISCARD_AUDIT] = sql_sqlite_outbox_discard_audit,
         [OUTBOX_SQL_REPUBLISH] = sql_sqlite_outbox_republish,
-        [OUTBOX_SQL_REPUBLISH_AUDIT] = sql_sqlite_outbox_republish_audit,
         [OUTBOX_SQL_REPUBLISH_OLD] = sql_sqlite_outbox_republish_old,
 };
 

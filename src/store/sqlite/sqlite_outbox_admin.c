@@ -281,25 +281,48 @@ semel_code sqlite_outbox_list(struct outbox_session *s, enum outbox_state state,
 
 /* -- verbs ------------------------------------------------------------------------------------------ */
 
+struct audit {
+        const char *verb, *who, *why, *before, *after;
+        int64_t id; /* 0: several rows */
+        int64_t rows;
+};
+
+static semel_code audit(struct sqlite_outbox *o, const struct audit *a, semel_error *err)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_AUDIT);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, now_us(o) + lag_us(o));
+                bind_str(stmt, 2, a->verb);
+                bind_str(stmt, 3, a->who);
+                bind_str(stmt, 4, a->why);
+                bind_str(stmt, 5, a->before);
+                bind_str(stmt, 6, a->after);
+                if (a->id != 0)
+                        (void)sqlite3_bind_int64(stmt, 7, a->id);
+                (void)sqlite3_bind_int64(stmt, 8, a->rows);
+        }
+        return run(o, stmt, NULL, err);
+}
+
 static semel_code retry_in_tx(struct sqlite_outbox *o, int64_t id, const char *who,
                               int64_t *ret_rows, semel_error *err)
 {
-        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_RETRY_AUDIT);
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_RETRY);
         if (stmt) {
                 (void)sqlite3_bind_int64(stmt, 1, id);
                 (void)sqlite3_bind_int(stmt, 2, LIMIT_OUTBOX_PRUNE_ROWS);
-                (void)sqlite3_bind_int64(stmt, 3, now_us(o) + lag_us(o));
-                bind_str(stmt, 4, who);
         }
-        semel_code code = run(o, stmt, NULL, err);
-        if (code != SEMEL_OK)
+        semel_code code = run(o, stmt, ret_rows, err);
+        if (code != SEMEL_OK || *ret_rows == 0)
                 return code;
-        stmt = outbox_stmt(o, OUTBOX_SQL_RETRY);
-        if (stmt) {
-                (void)sqlite3_bind_int64(stmt, 1, id);
-                (void)sqlite3_bind_int(stmt, 2, LIMIT_OUTBOX_PRUNE_ROWS);
-        }
-        return run(o, stmt, ret_rows, err);
+        return audit(o,
+                     &(struct audit){.verb = "retry",
+                                     .who = who,
+                                     .before = "DEAD",
+                                     .after = "PENDING",
+                                     .id = id,
+                                     .rows = *ret_rows},
+                     err);
 }
 
 semel_code sqlite_outbox_retry(struct outbox_session *s, int64_t id, const char *who,
@@ -333,16 +356,17 @@ semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const cha
                 code = outbox_begin_write(o, err);
         if (code != SEMEL_OK)
                 return code;
-        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_DISCARD_AUDIT);
-        if (stmt) {
-                (void)sqlite3_bind_int64(stmt, 1, id);
-                (void)sqlite3_bind_int64(stmt, 2, now_us(o) + lag_us(o));
-                bind_str(stmt, 3, who);
-                bind_str(stmt, 4, reason);
-        }
-        code = run(o, stmt, NULL, err);
+        code = audit(o,
+                     &(struct audit){.verb = "discard",
+                                     .who = who,
+                                     .why = reason,
+                                     .before = "DEAD",
+                                     .after = "discarded",
+                                     .id = id,
+                                     .rows = 1},
+                     err);
         if (code == SEMEL_OK) {
-                stmt = outbox_stmt(o, OUTBOX_SQL_DISCARD);
+                sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_DISCARD);
                 if (stmt)
                         (void)sqlite3_bind_int64(stmt, 1, id);
                 code = run(o, stmt, &rows, err);
@@ -404,19 +428,18 @@ semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, i
         since_us -= lag_us(o);
         until_us -= lag_us(o);
         code = refuse_old(o, since_us, until_us, inbox_retention_us, err);
-        if (code == SEMEL_OK) {
-                sqlite3_stmt *stmt = range_stmt(o, OUTBOX_SQL_REPUBLISH_AUDIT, since_us, until_us,
-                                                LIMIT_OUTBOX_PRUNE_ROWS);
-                if (stmt) {
-                        (void)sqlite3_bind_int64(stmt, 4, now_us(o) + lag_us(o));
-                        bind_str(stmt, 5, who);
-                }
-                code = run(o, stmt, NULL, err);
-        }
         if (code == SEMEL_OK)
                 code = run(o, range_stmt(o, OUTBOX_SQL_REPUBLISH, since_us, until_us,
                                          LIMIT_OUTBOX_PRUNE_ROWS),
                            &rows, err);
+        if (code == SEMEL_OK && rows > 0)
+                code = audit(o,
+                             &(struct audit){.verb = "republish",
+                                             .who = who,
+                                             .before = "PUBLISHED",
+                                             .after = "PENDING",
+                                             .rows = rows},
+                             err);
         code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
         if (code == SEMEL_OK)
                 *ret_rows = rows;
