@@ -31,6 +31,7 @@ build: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
 	@ln -sfn src/cmd/semel $(BUILD)/semel
 	@ln -sfn examples/shop/shop $(BUILD)/shop
+	@ln -sfn examples/payd/payd $(BUILD)/payd
 	@ls $(BUILD)/src/cmd/semel $(BUILD)/examples/shop/shop >/dev/null
 	@echo "built $(BUILD)/semel and $(BUILD)/shop"
 

@@ -35,6 +35,7 @@ static const char help[] =
         "  --fail P         500, nothing charged\n"
         "  --busy P         429 with Retry-After: 1, nothing charged\n"
         "  --cut P          charged, but the connection is closed without a reply\n"
+        "  --limit N        402 for an amount above it, nothing charged\n"
         "  --seed N         of these accidents; random by default, and printed\n"
         "  --drain-delay-ms N, --shutdown-ms N   as the shop's\n"
         "\n"
@@ -47,6 +48,7 @@ struct payd {
         struct ledger *ledger;
         struct faults faults;
         int64_t work_ms;
+        int64_t limit; /* 0: none */
 };
 
 static void sleep_ms(int64_t ms)
@@ -159,6 +161,8 @@ static semel_reply *post_charge(struct payd *payd, const struct http_request *in
         text = json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
         c.request = text;
         rep = text ? charge_parse(json, &c) : refuse(400, "the body must be a JSON object");
+        if (!rep && payd->limit > 0 && c.amount > payd->limit)
+                rep = refuse(402, "more than the account has");
         if (!rep)
                 rep = charge(payd, &c);
         if (fate.cut) {
@@ -236,7 +240,7 @@ static int options_parse(int argc, char **argv, struct payd *payd, struct option
                 {"work-ms", required_argument, NULL, 'W'}, {"slow", required_argument, NULL, 's'},
                 {"slow-ms", required_argument, NULL, 'M'}, {"fail", required_argument, NULL, 'f'},
                 {"busy", required_argument, NULL, 'b'}, {"cut", required_argument, NULL, 'c'},
-                {"seed", required_argument, NULL, 'S'},
+                {"limit", required_argument, NULL, 'm'}, {"seed", required_argument, NULL, 'S'},
                 {"drain-delay-ms", required_argument, NULL, 'd'},
                 {"shutdown-ms", required_argument, NULL, 'D'}, {"help", no_argument, NULL, 'h'},
                 {"version", no_argument, NULL, 'v'}, {NULL, 0, NULL, 0}};
@@ -254,6 +258,7 @@ static int options_parse(int argc, char **argv, struct payd *payd, struct option
                 case 'f': ok = probability(optarg, &payd->faults.fail); break;
                 case 'b': ok = probability(optarg, &payd->faults.busy); break;
                 case 'c': ok = probability(optarg, &payd->faults.cut); break;
+                case 'm': ok = number(optarg, 1, INT64_MAX, &payd->limit); break;
                 case 'S': opt->seed = strtoull(optarg, &end, 10); ok = *optarg && !*end; break;
                 case 'd': ok = number(optarg, 0, 3600000, &opt->drain_delay_ms); break;
                 case 'D': ok = number(optarg, 1, 3600000, &opt->shutdown_ms); break;

@@ -12,6 +12,7 @@
 
 #define SELLER "id, name, created_us, updated_us"
 #define PRODUCT "id, name, price_minor_units, currency, seller_id, created_us, updated_us"
+#define ORDER "id, customer_id, total_kopecks, status, request_id, created_us, updated_us"
 
 /* One text for both databases. */
 const char *const db_statement_sql[DB_STATEMENTS] = {
@@ -30,6 +31,21 @@ const char *const db_statement_sql[DB_STATEMENTS] = {
         [PRODUCT_DELETE] = "DELETE FROM shop_product WHERE id = $1",
         [PRODUCT_GET] = "SELECT " PRODUCT " FROM shop_product WHERE id = $1",
         [PRODUCT_LIST] = "SELECT " PRODUCT " FROM shop_product WHERE id > $1 ORDER BY id LIMIT $2",
+        [ORDER_INSERT] = "INSERT INTO shop_order (" ORDER ")"
+                         " VALUES ($1, $2, $3, 'new', NULL, $4, $4) RETURNING " ORDER,
+        [ORDER_GET] = "SELECT " ORDER " FROM shop_order WHERE id = $1",
+        [ORDER_LIST] = "SELECT " ORDER " FROM shop_order WHERE id > $1 ORDER BY id LIMIT $2",
+        [ORDER_CONFIRM_NEW] = "UPDATE shop_order SET status = 'confirmed', request_id = $2,"
+                              " updated_us = $3 WHERE id = $1 AND status = 'new' RETURNING " ORDER,
+        [ORDER_TAKE] = "UPDATE shop_order SET status = 'charging', request_id = $2,"
+                       " updated_us = $3 WHERE id = $1 AND (status = 'new'"
+                       " OR (status = 'charging' AND request_id = $2)) RETURNING " ORDER,
+        [ORDER_GIVE_BACK] = "UPDATE shop_order SET status = 'new', request_id = NULL,"
+                            " updated_us = $3 WHERE id = $1 AND status = 'charging'"
+                            " AND request_id = $2 RETURNING " ORDER,
+        [ORDER_CONFIRM_CHARGED] = "UPDATE shop_order SET status = 'confirmed', updated_us = $3"
+                                  " WHERE id = $1 AND status = 'charging' AND request_id = $2"
+                                  " RETURNING " ORDER,
         [NAIVE_FIND] = "SELECT request, response, status_code FROM shop_idempotency WHERE key = $1",
         [NAIVE_STORE] = ("INSERT INTO shop_idempotency (key, request, response, status_code)"
                          " VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO NOTHING"),
@@ -38,7 +54,9 @@ const char *const db_statement_sql[DB_STATEMENTS] = {
 const int db_statement_params[DB_STATEMENTS] = {
         [SELLER_INSERT] = 3, [SELLER_UPDATE] = 3, [SELLER_DELETE] = 1, [SELLER_GET] = 1,
         [SELLER_LIST] = 2, [PRODUCT_INSERT] = 6, [PRODUCT_UPDATE] = 6, [PRODUCT_DELETE] = 1,
-        [PRODUCT_GET] = 1, [PRODUCT_LIST] = 2, [NAIVE_FIND] = 1, [NAIVE_STORE] = 4,
+        [PRODUCT_GET] = 1, [PRODUCT_LIST] = 2, [ORDER_INSERT] = 4,
+        [ORDER_GET] = 1, [ORDER_LIST] = 2, [ORDER_CONFIRM_NEW] = 3, [ORDER_TAKE] = 3,
+        [ORDER_GIVE_BACK] = 3, [ORDER_CONFIRM_CHARGED] = 3, [NAIVE_FIND] = 1, [NAIVE_STORE] = 4,
 };
 
 enum { TAKE_WAIT_S = 5 }; /* for a free connection; then 503 rather than a queue without end */

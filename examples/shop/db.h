@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <semel/event.h>
 #include <semel/run.h>
 
 enum { DB_WHY_BYTES = 256, DB_PARAMS_MAX = 7, DB_COLUMNS_MAX = 8 };
@@ -24,6 +25,11 @@ enum { DB_WHY_BYTES = 256, DB_PARAMS_MAX = 7, DB_COLUMNS_MAX = 8 };
 enum db_statement {
         SELLER_INSERT, SELLER_UPDATE, SELLER_DELETE, SELLER_GET, SELLER_LIST,
         PRODUCT_INSERT, PRODUCT_UPDATE, PRODUCT_DELETE, PRODUCT_GET, PRODUCT_LIST,
+        ORDER_INSERT, ORDER_GET, ORDER_LIST,
+        ORDER_CONFIRM_NEW,     /* of a new order */
+        ORDER_TAKE,            /* for this request_id, to be charged */
+        ORDER_GIVE_BACK,       /* it was not charged */
+        ORDER_CONFIRM_CHARGED, /* of one that this request_id has taken */
         NAIVE_FIND, NAIVE_STORE,
         DB_STATEMENTS
 };
@@ -42,6 +48,7 @@ struct db;
 struct db_conn {
         struct db *db;
         struct db_conn *next; /* in the pool's list of idle ones */
+        bool in_transaction;    /* between a driver's begin and its end */
         char why[DB_WHY_BYTES]; /* after anything but DB_OK */
 };
 
@@ -69,6 +76,8 @@ struct db_driver {
         semel_outcome (*run_once)(struct db_conn *conn, const semel_command *cmd,
                                   db_command_fn fn, void *arg, semel_reply **ret_reply,
                                   semel_error *err);
+        /* semel_pg_outbox_append() or semel_sqlite_outbox_append(), inside a transaction. */
+        enum db_result (*append)(struct db_conn *conn, const semel_event *ev, semel_error *err);
 };
 
 extern const struct db_driver db_sqlite, db_postgres;

@@ -30,6 +30,10 @@ static const char schema[] =
         " currency char(3) NOT NULL, seller_id uuid NOT NULL REFERENCES shop_seller,"
         " created_us bigint NOT NULL, updated_us bigint NOT NULL);"
         "CREATE INDEX IF NOT EXISTS shop_product_seller ON shop_product (seller_id);"
+        "CREATE TABLE IF NOT EXISTS shop_order ("
+        " id uuid PRIMARY KEY, customer_id text NOT NULL, total_kopecks bigint NOT NULL,"
+        " status text NOT NULL, request_id text,"
+        " created_us bigint NOT NULL, updated_us bigint NOT NULL);"
         "CREATE TABLE IF NOT EXISTS shop_idempotency ("
         " key text PRIMARY KEY, request text NOT NULL, response text NOT NULL,"
         " status_code int NOT NULL, created_at timestamptz NOT NULL DEFAULT clock_timestamp())";
@@ -213,7 +217,7 @@ static enum db_result semel_prepare(struct db_conn *conn)
         return code == SEMEL_OK ? DB_OK : DB_FAILED;
 }
 
-static enum db_result db_pg_begin(struct db_conn *conn, int64_t wait_ms)
+static enum db_result pg_begin(struct db_conn *conn, int64_t wait_ms)
 {
         (void)wait_ms; /* waiting is done by semel_pg_run(), for the key alone */
         if (semel_prepare(conn) != DB_OK)
@@ -221,13 +225,22 @@ static enum db_result db_pg_begin(struct db_conn *conn, int64_t wait_ms)
         return pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED");
 }
 
+static enum db_result db_pg_begin(struct db_conn *conn, int64_t wait_ms)
+{
+        enum db_result result = pg_begin(conn, wait_ms);
+        conn->in_transaction = result == DB_OK;
+        return result;
+}
+
 static enum db_result db_pg_commit(struct db_conn *conn)
 {
+        conn->in_transaction = false;
         return pg_simple(conn, "COMMIT");
 }
 
 static void db_pg_rollback(struct db_conn *conn)
 {
+        conn->in_transaction = false;
         pg_simple(conn, "ROLLBACK");
 }
 
@@ -252,6 +265,11 @@ static semel_outcome db_pg_run_once(struct db_conn *conn, const semel_command *c
         return semel_pg_run(pg_of(conn), cmd, pg_call_command, &call, ret_reply, err);
 }
 
+static enum db_result db_pg_append(struct db_conn *conn, const semel_event *ev, semel_error *err)
+{
+        return semel_pg_outbox_append(pg_of(conn), ev, NULL, err) == SEMEL_OK ? DB_OK : DB_FAILED;
+}
+
 const struct db_driver db_postgres = {
         .conns_max = 64,
         .open = db_pg_open,
@@ -264,4 +282,5 @@ const struct db_driver db_postgres = {
         .commit = db_pg_commit,
         .rollback = db_pg_rollback,
         .run_once = db_pg_run_once,
+        .append = db_pg_append,
 };

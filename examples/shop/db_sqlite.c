@@ -43,6 +43,10 @@ static const char schema[] =
         " currency TEXT NOT NULL, seller_id TEXT NOT NULL REFERENCES shop_seller,"
         " created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL) WITHOUT ROWID;"
         "CREATE INDEX IF NOT EXISTS shop_product_seller ON shop_product (seller_id);"
+        "CREATE TABLE IF NOT EXISTS shop_order ("
+        " id TEXT PRIMARY KEY, customer_id TEXT NOT NULL, total_kopecks INTEGER NOT NULL,"
+        " status TEXT NOT NULL, request_id TEXT,"
+        " created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL) WITHOUT ROWID;"
         "CREATE TABLE IF NOT EXISTS shop_idempotency ("
         " key TEXT PRIMARY KEY, request TEXT NOT NULL, response TEXT NOT NULL,"
         " status_code INTEGER NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);"
@@ -277,6 +281,7 @@ static enum db_result db_lite_begin(struct db_conn *conn, int64_t wait_ms)
         sqlite3_busy_timeout(c->lite, BUSY_MS);
         if (result != DB_OK)
                 writer_leave(c);
+        conn->in_transaction = result == DB_OK;
         return result;
 }
 
@@ -286,6 +291,7 @@ static enum db_result db_lite_commit(struct db_conn *conn)
         enum db_result result = lite_exec(c, "COMMIT");
         if (!sqlite3_get_autocommit(c->lite))
                 lite_exec(c, "ROLLBACK");
+        conn->in_transaction = false;
         writer_leave(c);
         return result;
 }
@@ -295,6 +301,7 @@ static void db_lite_rollback(struct db_conn *conn)
         struct sqlite_db_conn *c = own(conn);
         if (!sqlite3_get_autocommit(c->lite))
                 lite_exec(c, "ROLLBACK");
+        conn->in_transaction = false;
         writer_leave(c);
 }
 
@@ -319,6 +326,13 @@ static semel_outcome db_lite_run_once(struct db_conn *conn, const semel_command 
         return semel_sqlite_run(own(conn)->lite, cmd, lite_call_command, &call, ret_reply, err);
 }
 
+static enum db_result db_lite_append(struct db_conn *conn, const semel_event *ev,
+                                     semel_error *err)
+{
+        return semel_sqlite_outbox_append(own(conn)->lite, ev, NULL, err) == SEMEL_OK ? DB_OK
+                                                                                      : DB_FAILED;
+}
+
 const struct db_driver db_sqlite = {
         .conns_max = 64, /* as on PostgreSQL: a waiting duplicate holds one */
         .open = db_lite_open,
@@ -331,4 +345,5 @@ const struct db_driver db_sqlite = {
         .commit = db_lite_commit,
         .rollback = db_lite_rollback,
         .run_once = db_lite_run_once,
+        .append = db_lite_append,
 };

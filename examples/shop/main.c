@@ -35,6 +35,12 @@ static const char help[] =
         "      reserve      claim the key, run, keep the reply.  After a crash in between the\n"
         "                   next caller takes over when the lease is over: at least once\n"
         "      naive        look, run, store: wrong, two at a time both run.  To watch it fail\n"
+        "  --charge HOW     what confirming an order does:\n"
+        "      event        order and event OrderConfirmed commit together, for the relay to publish\n"
+        "                   to the topic `orders`; its consumer charges (default)\n"
+        "      direct       the provider is called, with the key order_id:charge:request_id\n"
+        "  --pay-url URL    direct: where charges are POSTed to\n"
+        "  --charge-ms N    direct: at most so long, all attempts together (20000)\n"
         "  --lease-ms N     reserve: how long a claim is trusted, 1 .. 86400000 (60000); must be\n"
         "                   longer than the slowest command\n"
         "  --work-ms N      how slow a command is: it sleeps so long before it writes (0)\n"
@@ -52,6 +58,8 @@ static const char help[] =
         "  POST GET /api/v1/sellers    GET PUT DELETE /api/v1/sellers/ID    name\n"
         "  POST GET /api/v1/products   GET PUT DELETE /api/v1/products/ID   name,\n"
         "       price_minor_units, currency, seller_id\n"
+        "  POST GET /api/v1/orders     GET /api/v1/orders/ID   customer_id, total_kopecks\n"
+        "  POST /api/v1/orders/ID/confirm                      request_id (made once by the client)\n"
         "  The key is the header Idempotency-Key, else the body's idempotency_key.  Two users\n"
         "  (Authorization headers) never share a key.\n"
         "\n"
@@ -90,6 +98,12 @@ static bool mode_parse(const char *text, enum shop_mode *ret)
         return false;
 }
 
+static bool charge_parse(const char *text, enum shop_charge *ret)
+{
+        *ret = strcmp(text, "direct") == 0 ? CHARGE_DIRECT : CHARGE_EVENT;
+        return *ret == CHARGE_DIRECT || strcmp(text, "event") == 0;
+}
+
 /* 0: go on; else the exit code + 1. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
@@ -101,6 +115,9 @@ static int options_parse(int argc, char **argv, struct options *opt)
                 {"lease-ms", required_argument, NULL, 'L'},
                 {"work-ms", required_argument, NULL, 'W'},
                 {"wait-ms", required_argument, NULL, 'w'},
+                {"charge", required_argument, NULL, 'C'},
+                {"pay-url", required_argument, NULL, 'p'},
+                {"charge-ms", required_argument, NULL, 'R'},
                 {"drain-delay-ms", required_argument, NULL, 'd'},
                 {"shutdown-ms", required_argument, NULL, 'S'},
                 {"crash-after-effect", no_argument, NULL, 'c'},
@@ -118,6 +135,9 @@ static int options_parse(int argc, char **argv, struct options *opt)
                 case 'L': ok = number(optarg, 1, 86400000, &opt->lease_ms); break;
                 case 'W': ok = number(optarg, 0, 3600000, &opt->work_ms); break;
                 case 'w': ok = number(optarg, 0, 30000, &opt->wait_ms); break;
+                case 'C': ok = charge_parse(optarg, &opt->charge); break;
+                case 'p': opt->pay_url = optarg; break;
+                case 'R': ok = number(optarg, 1, 600000, &opt->charge_ms); break;
                 case 'd': ok = number(optarg, 0, 3600000, &opt->drain_delay_ms); break;
                 case 'S': ok = number(optarg, 1, 3600000, &opt->shutdown_ms); break;
                 case 'c': opt->crash_after_effect = true; break;
@@ -133,6 +153,9 @@ static int options_parse(int argc, char **argv, struct options *opt)
         if (!opt->store_url)
                 return usage("where are keys and products to live? --store ",
                              "sqlite:PATH or --store postgres://...") + 1;
+        if (opt->charge == CHARGE_DIRECT && !opt->pay_url)
+                return usage("who is to be asked for the money? --pay-url ",
+                             "http://HOST:PORT/charges") + 1;
         if (opt->wait_ms < 0)
                 opt->wait_ms = opt->mode == MODE_TRANSACTION ? 5000 : 0;
         return 0;
@@ -201,7 +224,8 @@ static int serve(struct shop *shop, semel_shutdown *down)
 int main(int argc, char **argv)
 {
         struct options opt = {.listen = "127.0.0.1:8080", .mode = MODE_TRANSACTION,
-                              .lease_ms = 60000, .wait_ms = -1, .shutdown_ms = 25000};
+                              .lease_ms = 60000, .wait_ms = -1, .shutdown_ms = 25000,
+                              .charge_ms = 20000};
         struct shop shop = {.opt = &opt};
         char why[DB_WHY_BYTES] = "no memory";
         semel_shutdown *down;

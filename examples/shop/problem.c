@@ -20,6 +20,7 @@ static const struct {
         [PROBLEM_BAD_JSON] = {"bad-json", 400, 0, "The body is not the JSON that is expected"},
         [PROBLEM_VALIDATION] = {"validation", 400, 0, "The request is not valid"},
         [PROBLEM_KEY_MALFORMED] = {"key-malformed", 400, 0, "The Idempotency-Key is malformed"},
+        [PROBLEM_CHARGE_REFUSED] = {"charge-refused", 402, 0, "The provider refuses the charge"},
         [PROBLEM_NOT_FOUND] = {"not-found", 404, 0, "There is no such resource"},
         [PROBLEM_METHOD] = {"method-not-allowed", 405, 0, "The resource does not do that"},
         [PROBLEM_IN_FLIGHT] = {"in-flight", 409, 1,
@@ -29,6 +30,7 @@ static const struct {
         [PROBLEM_REPLY_NOT_KEPT] = {"reply-not-kept", 409, 0,
                                     "This request was executed, but its reply was not kept"},
         [PROBLEM_SELLER_IN_USE] = {"seller-in-use", 409, 0, "The seller still has products"},
+        [PROBLEM_ORDER_STATUS] = {"order-not-new", 409, 0, "The order cannot be confirmed"},
         [PROBLEM_TOO_LARGE] = {"body-too-large", 413, 0, "The request body is too large"},
         [PROBLEM_MEDIA_TYPE] = {"media-type", 415, 0, "The body must be application/json"},
         [PROBLEM_KEY_REUSED] = {"key-reused", 422, 0,
@@ -36,6 +38,8 @@ static const struct {
         [PROBLEM_NO_SUCH_SELLER] = {"no-such-seller", 422, 0, "There is no such seller"},
         [PROBLEM_INTERNAL] = {"internal", 500, 0, "The shop failed"},
         [PROBLEM_STORE_DOWN] = {"store-down", 503, 1, "The database cannot be used now"},
+        [PROBLEM_CHARGE_UNKNOWN] = {"charge-unknown", 504, 1,
+                                    "The provider has not said whether it charged"},
 };
 
 void reply_header(semel_reply *rep, const char *name, const char *value)

@@ -18,54 +18,72 @@ static const struct {
         const char *method;
         const char *collection;
         int id;
+        const char *verb; /* what follows the id, or NULL */
         bool has_body;
         bool is_command; /* writes: honours a key */
         handler fn;
 } routes[] = {
-        {"POST", "/api/v1/sellers", ID_NONE, true, true, seller_create},
-        {"GET", "/api/v1/sellers", ID_NONE, false, false, seller_list},
-        {"GET", "/api/v1/sellers", ID_NEEDED, false, false, seller_get},
-        {"PUT", "/api/v1/sellers", ID_OR_BODY, true, true, seller_update},
-        {"DELETE", "/api/v1/sellers", ID_NEEDED, false, true, seller_delete},
-        {"POST", "/api/v1/products", ID_NONE, true, true, product_create},
-        {"GET", "/api/v1/products", ID_NONE, false, false, product_list},
-        {"GET", "/api/v1/products", ID_NEEDED, false, false, product_get},
-        {"PUT", "/api/v1/products", ID_OR_BODY, true, true, product_update},
-        {"DELETE", "/api/v1/products", ID_NEEDED, false, true, product_delete},
+        {"POST", "/api/v1/sellers", ID_NONE, NULL, true, true, seller_create},
+        {"GET", "/api/v1/sellers", ID_NONE, NULL, false, false, seller_list},
+        {"GET", "/api/v1/sellers", ID_NEEDED, NULL, false, false, seller_get},
+        {"PUT", "/api/v1/sellers", ID_OR_BODY, NULL, true, true, seller_update},
+        {"DELETE", "/api/v1/sellers", ID_NEEDED, NULL, false, true, seller_delete},
+        {"POST", "/api/v1/products", ID_NONE, NULL, true, true, product_create},
+        {"GET", "/api/v1/products", ID_NONE, NULL, false, false, product_list},
+        {"GET", "/api/v1/products", ID_NEEDED, NULL, false, false, product_get},
+        {"PUT", "/api/v1/products", ID_OR_BODY, NULL, true, true, product_update},
+        {"DELETE", "/api/v1/products", ID_NEEDED, NULL, false, true, product_delete},
+        {"POST", "/api/v1/orders", ID_NONE, NULL, true, true, order_create},
+        {"GET", "/api/v1/orders", ID_NONE, NULL, false, false, order_list},
+        {"GET", "/api/v1/orders", ID_NEEDED, NULL, false, false, order_get},
+        {"POST", "/api/v1/orders", ID_NEEDED, "confirm", true, true, order_confirm},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 
-/* Does the path name this collection?  *ret_id is what follows it, NULL when nothing does. */
-static bool path_is(const char *path, const char *collection, const char **ret_id)
+/* What follows a collection's name in a path. */
+struct rest {
+        char id[UUID_TEXT_BYTES + 1]; /* "": none; longer ones are no ids and end up too long here */
+        const char *verb;             /* NULL: none */
+};
+
+/* Does the path name this collection? */
+static bool path_is(const char *path, const char *collection, struct rest *ret)
 {
-        size_t n = strlen(collection);
+        size_t n = strlen(collection), id_n;
         if (strncmp(path, collection, n) != 0 || (path[n] != '\0' && path[n] != '/'))
                 return false;
-        *ret_id = path[n] == '/' && path[n + 1] ? path + n + 1 : NULL;
+        path += path[n] == '/' ? n + 1 : n;
+        id_n = strcspn(path, "/");
+        snprintf(ret->id, sizeof ret->id, "%.*s", (int)id_n, path);
+        ret->verb = path[id_n] == '/' ? path + id_n + 1 : NULL;
         return true;
 }
 
+static bool route_is(int i, const struct rest *rest)
+{
+        const char *verb = routes[i].verb ? routes[i].verb : "", *got = rest->verb ? rest->verb : "";
+        bool has_id = rest->id[0] != '\0';
+        return strcmp(verb, got) == 0 && !(routes[i].id == ID_NONE && has_id) &&
+               !(routes[i].id == ID_NEEDED && !has_id);
+}
+
 /* The route, or NULL: *ret_bad is the 404 or 405 then. */
-static int route_find(const struct request *req, const char **ret_id, semel_reply **ret_bad)
+static int route_find(const struct request *req, struct rest *ret, semel_reply **ret_bad)
 {
         char allow[64] = "";
-        const char *id = NULL;
         const char *method = strcmp(req->method, "HEAD") == 0 ? "GET" : req->method;
 
         for (int i = 0; i < ROUTES; i++) {
-                if (!path_is(req->path, routes[i].collection, &id) ||
-                    (routes[i].id == ID_NONE && id) || (routes[i].id == ID_NEEDED && !id))
+                if (!path_is(req->path, routes[i].collection, ret) || !route_is(i, ret))
                         continue;
-                if (strcmp(routes[i].method, method) == 0) {
-                        *ret_id = id;
+                if (strcmp(routes[i].method, method) == 0)
                         return i;
-                }
                 snprintf(allow + strlen(allow), sizeof allow - strlen(allow), "%s%s",
                          allow[0] ? ", " : "", routes[i].method);
         }
         if (!allow[0]) {
                 *ret_bad = problem_new(PROBLEM_NOT_FOUND, NULL,
-                                       "There are /api/v1/sellers and /api/v1/products.");
+                                       "There are /api/v1/sellers, /api/v1/products and /api/v1/orders.");
         } else {
                 *ret_bad = problem_new(PROBLEM_METHOD, NULL, "It does %s.", allow);
                 if (*ret_bad)
@@ -135,9 +153,9 @@ static semel_reply *id_parse(struct request *req, const char *id)
 
 static semel_reply *route(struct shop *shop, struct request *req, const struct http_request *in)
 {
-        const char *id = NULL;
+        struct rest rest;
         semel_reply *rep = NULL;
-        int i = route_find(req, &id, &rep);
+        int i = route_find(req, &rest, &rep);
 
         if (i < 0)
                 return rep;
@@ -146,10 +164,11 @@ static semel_reply *route(struct shop *shop, struct request *req, const struct h
         if (!rep && routes[i].is_command)
                 rep = key_parse(req, in->key);
         if (!rep && routes[i].id != ID_NONE)
-                rep = id_parse(req, id);
+                rep = id_parse(req, rest.id[0] ? rest.id : NULL);
         if (!rep) {
-                snprintf(req->operation, sizeof req->operation, "%s %s%s%s", req->method,
-                         routes[i].collection, req->id[0] ? "/" : "", req->id);
+                snprintf(req->operation, sizeof req->operation, "%s %s%s%s%s%s", req->method,
+                         routes[i].collection, req->id[0] ? "/" : "", req->id,
+                         routes[i].verb ? "/" : "", routes[i].verb ? routes[i].verb : "");
                 rep = routes[i].fn(shop, req);
         }
         json_decref(req->body);

@@ -6,6 +6,8 @@
  *     router.c      method and path -> the function below
  *     seller.c      what a seller is, and its five operations
  *     product.c     the same for a product
+ *     order.c       an order, its confirmation and the event that leaves with it
+ *     ../charge     the payment provider, called directly
  *     idempotent.c  with_idempotency(): the one wrapper around every command
  *     answer.c      what semel said -> status code
  *     db*.c         the shop's own tables, on SQLite or PostgreSQL
@@ -34,14 +36,18 @@ enum {
 };
 
 enum shop_mode { MODE_RESERVE, MODE_TRANSACTION, MODE_NAIVE };
+enum shop_charge { CHARGE_EVENT, CHARGE_DIRECT };
 
 struct options {
         const char *listen;
         const char *store_url;
         enum shop_mode mode;
+        enum shop_charge charge;
+        const char *pay_url; /* of the provider's charges; charge direct */
         int64_t lease_ms;
         int64_t work_ms;
         int64_t wait_ms;
+        int64_t charge_ms;
         int64_t drain_delay_ms, shutdown_ms;
         bool crash_after_effect;
 };
@@ -68,7 +74,7 @@ struct request {
 /* router.c: an http_handler; arg is the shop. */
 semel_reply *shop_handle(void *arg, const struct http_request *in);
 
-/* seller.c, product.c: validated here, then handed to with_idempotency(). */
+/* seller.c, product.c, order.c: validated here, then handed to with_idempotency(). */
 semel_reply *seller_create(struct shop *shop, struct request *req);
 semel_reply *seller_update(struct shop *shop, struct request *req);
 semel_reply *seller_delete(struct shop *shop, struct request *req);
@@ -79,5 +85,9 @@ semel_reply *product_update(struct shop *shop, struct request *req);
 semel_reply *product_delete(struct shop *shop, struct request *req);
 semel_reply *product_list(struct shop *shop, struct request *req);
 semel_reply *product_get(struct shop *shop, struct request *req);
+semel_reply *order_create(struct shop *shop, struct request *req);
+semel_reply *order_confirm(struct shop *shop, struct request *req);
+semel_reply *order_list(struct shop *shop, struct request *req);
+semel_reply *order_get(struct shop *shop, struct request *req);
 
 #endif

@@ -129,7 +129,50 @@ class Shop(Daemon):
         return (Database(self.world.url).command('k') or (None,))[0], self.effects()
 
 
-DAEMONS = [Gateway, Shop]
+class Payd(Daemon):
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        self.ledger = w.url[len('sqlite:'):]
+        self.run([w.build.path('payd'), '--listen', '127.0.0.1:0', '--ledger', self.ledger,
+                  '--work-ms', self.ENDLESS_MS if endless else self.SHORT_MS,
+                  '--drain-delay-ms', drain_delay_ms, '--shutdown-ms', shutdown_ms], prefix, env)
+
+    wait_started = Shop.wait_started
+    ready = Shop.ready
+    end_work = Shop.end_work
+
+    def post(self, key):
+        conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
+        try:
+            conn.request('POST', '/charges', body=b'{"order_id": "o", "customer_id": "c", "amount": 1}',
+                         headers={'Content-Type': 'application/json', 'Idempotency-Key': key})
+            return conn.getresponse().status
+        finally:
+            conn.close()
+
+    def begin_work(self):
+        """It sleeps before it charges: the connection is what can be seen of it from outside."""
+        self.background(lambda: self.post('k'))
+        wait_until(lambda: self.threads() > self.idle_threads, what='the request')
+
+    def run(self, *args):
+        super().run(*args)
+        self.idle_threads = self.threads()
+
+    def threads(self):
+        pid = self.process.pid
+        while not (children := open(f'/proc/{pid}/task/{pid}/children').read().split()) == []:
+            pid = int(children[0])  # under unshare
+        return len(os.listdir(f'/proc/{pid}/task'))
+
+    def effects(self):
+        return Database(self.world.url).sql('SELECT count(*) FROM ledger')[0][0]
+
+    def left(self):
+        return Database(self.world.url).command('k'), self.effects()
+
+
+DAEMONS = [Gateway, Shop, Payd]
 
 
 @pytest.fixture(params=DAEMONS, ids=[d.__name__.lower() for d in DAEMONS])

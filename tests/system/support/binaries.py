@@ -9,7 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 FULL = os.environ.get('SEMEL_BUILD_KIND', 'gcc') in ('gcc', 'clang')
 
 # Where meson leaves each program; `make build` also links it into the top of the build folder.
-PLACES = {'semel': 'src/cmd', 'shop': 'examples/shop', 'http1_show': 'tests/unit'}
+PLACES = {'semel': 'src/cmd', 'shop': 'examples/shop', 'payd': 'examples/payd',
+          'billing': 'examples/billing', 'http1_show': 'tests/unit'}
 
 
 class Binaries:
