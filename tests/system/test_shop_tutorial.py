@@ -41,8 +41,11 @@ def test_every_command_of_the_tutorial(build, procs, tmp):
     assert len(todo) > 20
     (tmp / 'build').mkdir()
     (tmp / 'build/shop').symlink_to(build.shop)
+    (tmp / 'build/payd').symlink_to(build.path('payd'))
+    (tmp / 'examples').symlink_to(DOC.parents[1] / 'examples')
     script = '\n'.join(f"{command}\necho '{MARK}'" for command, _ in todo)
-    script = 'trap "kill \\$(jobs -p)" EXIT\n' + script.replace('8080', str(free_port()))
+    script = 'trap "kill \\$(jobs -p)" EXIT\n' + script.replace(
+        '8080', str(free_port())).replace('8090', str(free_port()))
     (tmp / 'script').write_text(script)
     p = procs.run(['bash', 'script'], cwd=tmp, timeout=120)
     got = [part.strip('\n').split('\n') for part in p.out().split(MARK)]
