@@ -160,6 +160,8 @@ static semel_code attempts(struct call_run *run, semel_error *err)
                                        ? SEMEL_OK
                                        : err_set(err, SEMEL_ERR_BUSY,
                                                  "the deadline was over before the first attempt");
+                if (call_sleep(call, 0))
+                        return err_set(err, SEMEL_ERR_PEER_DOWN, "cancelled");
                 semel_code code = call_hold_keep(call, &run->hold, most_us / MS + LEASE_MARGIN_MS,
                                                  run->deadline_us, err);
                 if (code != SEMEL_OK)

@@ -216,7 +216,8 @@ static int print_reply(struct calling *c)
         }
         if (option_flag(c->o, OPT_INCLUDE))
                 print_head(c->reply, out);
-        (void)fwrite(body, 1, n, out);
+        if (n > 0)
+                (void)fwrite(body, 1, n, out);
         if (out == stdout)
                 return say_flush();
         bool bad = ferror(out) != 0;
