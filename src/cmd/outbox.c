@@ -320,6 +320,9 @@ static semel_code republish_all(struct outbox_session *s, const struct options *
                 int64_t rows = 0;
                 semel_code code = s->vt->republish(s, since_us, until_us, retention_us, who, soon(),
                                                    &rows, err);
+                if (code == SEMEL_ERR_REFUSED)
+                        say_note("give a later --since, the true --inbox-retention where consumers "
+                                 "remember longer, or --force");
                 if (code != SEMEL_OK)
                         return code;
                 progress_add(p, rows);

@@ -337,7 +337,8 @@ static void a_mark_may_be_issued_again(void **state)
                                 assert_int_equal(mark_rows(s, &o, keep, &rows, verdicts[v], &marked,
                                                            NULL),
                                                  SEMEL_OK);
-                                assert_int_equal(marked.marked, 5);
+                                bool nothing_to_do = again && verdicts[v] != OUTBOX_UNTRIED;
+                                assert_int_equal(marked.marked, nothing_to_do ? 0 : 5);
                                 assert_int_equal(marked.changed, 0);
                         }
                         outbox_rows_release(&rows);

@@ -336,13 +336,32 @@ semel_code sqlite_outbox_retry(struct outbox_session *s, int64_t id, const char 
         if (code != SEMEL_OK)
                 return code;
         code = retry_in_tx(o, id, who, &rows, err);
-        if (code == SEMEL_OK && id != 0 && rows == 0)
-                code = err_set(err, SEMEL_ERR_NOT_FOUND,
-                               "there is no DEAD row %lld: `semel outbox dead list` shows them",
-                               (long long)id);
         code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
         if (code == SEMEL_OK)
                 *ret_rows = rows;
+        return code;
+}
+
+/* Nothing was deleted: because the row is not DEAD, or not there? */
+static semel_code refuse_discard(struct sqlite_outbox *o, int64_t id, semel_error *err)
+{
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_ROW_STATE);
+        if (!stmt)
+                return outbox_error(o, err);
+        (void)sqlite3_bind_int64(stmt, 1, id);
+        int rc = sqlite3_step(stmt);
+        semel_code code;
+        if (rc == SQLITE_ROW)
+                code = err_set(err, SEMEL_ERR_REFUSED,
+                               "row %lld is %s: only DEAD rows are discarded", (long long)id,
+                               (const char *)sqlite3_column_text(stmt, 0));
+        else if (rc == SQLITE_DONE)
+                code = err_set(err, SEMEL_ERR_NOT_FOUND,
+                               "there is no row %lld: `semel outbox dead list` shows the DEAD ones",
+                               (long long)id);
+        else
+                code = outbox_error(o, err);
+        (void)sqlite3_reset(stmt);
         return code;
 }
 
@@ -372,9 +391,7 @@ semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const cha
                 code = run(o, stmt, &rows, err);
         }
         if (code == SEMEL_OK && rows == 0)
-                code = err_set(err, SEMEL_ERR_NOT_FOUND,
-                               "there is no DEAD row %lld: only DEAD rows are discarded",
-                               (long long)id);
+                code = refuse_discard(o, id, err);
         return code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
 }
 
@@ -408,10 +425,9 @@ static semel_code refuse_old(struct sqlite_outbox *o, int64_t since_us, int64_t 
         if (old == 0)
                 return SEMEL_OK;
         return err_set(err, SEMEL_ERR_REFUSED,
-                       "%lld of these rows were published longer ago than consumers remember "
-                       "(--inbox-retention): they would be applied a second time; give a later "
-                       "--since, or --force",
-                       (long long)old);
+                       "%lld of these rows were published longer ago than the %lld s for which "
+                       "consumers remember events: they would apply them again",
+                       (long long)old, (long long)(retention_us / SECOND));
 }
 
 semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, int64_t until_us,

@@ -3,7 +3,7 @@
  * sqlite_outbox_mark: what became of the rows, fenced by epoch, status and attempts as read.
  *
  * A mark may be issued again after an unknown COMMIT: a row that is already as the mark wanted it
- * counts as marked.
+ * counts neither as marked nor as changed by others.
  */
 #include "store/sqlite/sqlite_outbox.h"
 
@@ -110,29 +110,30 @@ static semel_code is_done(const struct marking *m, const struct outbox_mark *mar
 static semel_code mark_one(struct marking *m, const struct outbox_mark *mark,
                            struct outbox_marked *ret, semel_error *err)
 {
-        bool done = false;
+        bool untried = mark->verdict == OUTBOX_UNTRIED, as_wanted = false;
         if (m->lost_mask >> mark->slot & 1)
                 return SEMEL_OK;
         if (m->renamed) {
                 ret->changed++;
                 return SEMEL_OK;
         }
-        if (mark->verdict != OUTBOX_UNTRIED) {
+        if (!untried) {
                 /* total_changes: what a view's trigger does is not in changes(). */
                 int before = sqlite3_total_changes(m->o->ses.db);
                 if (outbox_step(m->o, mark_stmt(m, mark)) != SQLITE_OK)
                         return outbox_error(m->o, err);
-                done = sqlite3_total_changes(m->o->ses.db) != before;
+                if (sqlite3_total_changes(m->o->ses.db) != before) {
+                        ret->marked++;
+                        return SEMEL_OK;
+                }
         }
-        if (!done) {
-                semel_code code = is_done(m, mark, &done, err);
-                if (code != SEMEL_OK)
-                        return code;
-        }
-        if (done)
-                ret->marked++;
-        else
+        semel_code code = is_done(m, mark, &as_wanted, err);
+        if (code != SEMEL_OK)
+                return code;
+        if (!as_wanted)
                 ret->changed++;
+        else if (untried)
+                ret->marked++;
         return SEMEL_OK;
 }
 

@@ -14,8 +14,9 @@
 enum {
         CHUNK_BYTES = 256 * 1024,
         /* A slot whose quota is used up makes the walk go over rows for nothing: with something in
-         * hand it ends after so many times the whole quota. */
+         * hand it ends after so many times the whole quota, and not before so many rows. */
         WALK_FACTOR = 4,
+        WALK_ROWS = 4096,
 };
 
 /* -- blocked keys -------------------------------------------------------------------------------- */
@@ -266,7 +267,7 @@ static int walk_rows(sqlite3_stmt *stmt, struct walk *w, size_t bytes_max, struc
                 }
                 seen++;
                 if ((int64_t)box->n >= w->total || (box->n > 0 && box->bytes >= bytes_max) ||
-                    (box->n > 0 && seen >= WALK_FACTOR * w->total))
+                    (box->n > 0 && seen >= WALK_ROWS && seen >= WALK_FACTOR * w->total))
                         return SQLITE_DONE;
         }
         return rc;
