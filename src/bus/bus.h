@@ -72,7 +72,8 @@ enum bus_produced {
         BUS_FULL,     /* queue full, or the topic takes no larger batch (bus_topic_look): poll, then
                          try again */
         BUS_REFUSED,  /* never: err says why (larger than message.max.bytes, bad partition) */
-        BUS_FATAL,    /* the producer is finished: close it and open another */
+        BUS_FATAL,    /* the producer is finished: close it and open another.  Inside a transaction,
+                         where bus_producer_is_fatal() says no, only this transaction is: abort it */
 };
 
 /* Queue one message.  event->payload and key are BORROWED until its report (no copy); headers are
@@ -110,7 +111,9 @@ size_t bus_record_bytes_max(const struct event *event);
 enum bus_tx_result {
         BUS_TX_OK,
         BUS_TX_AGAIN,   /* call the same function again (a commit that timed out) */
-        BUS_TX_ABORT,   /* abort it; then another may begin */
+        BUS_TX_ABORT,   /* abort it; then another may begin.  (After one with a rejected record the
+                           next may be aborted once more: librdkafka 2.0.2 leaves a gap in its
+                           sequence numbers.  It is nobody's fault, and no row's.) */
         BUS_TX_UNKNOWN, /* fenced, fatal or ambiguous: close the producer, open another, recover.
                            It does not prove that another relay exists (rule C9) */
 };
@@ -169,7 +172,9 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
                              semel_error *err);
 
 /* The next message, or *ret NULL when none came in time.  Errors: SEMEL_ERR_STORE_DOWN (goes on by
- * itself; for the log), SEMEL_ERR_ACCESS, SEMEL_ERR_INTERNAL (fatal: close, open another). */
+ * itself; for the log), SEMEL_ERR_LOST (put out of the group, since max.poll.interval.ms is over; comes
+ * back by itself, after `revoked` with lost), SEMEL_ERR_ACCESS, SEMEL_ERR_INTERNAL (fatal: close, open
+ * another). */
 semel_code bus_consume(struct bus_consumer *c, int64_t timeout_us, struct bus_message **ret,
                        semel_error *err);
 

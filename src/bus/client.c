@@ -29,24 +29,32 @@ static void blot_out(char *line, const char *secret)
                 memset(at, '*', n);
 }
 
-/* From any of librdkafka's threads. */
-static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text)
+void bus_client_log(const struct bus_client *client, int level, const char *text)
 {
-        const struct bus_client *client = rd_kafka_opaque(rk);
-        if (!client || !client->log)
-                return;
-        /* One set of properties serves the relay and the consumer: that a producer has no use
-         * for one of a consumer is no news. */
-        if (strcmp(facility, "CONFWARN") == 0)
+        if (!client->log)
                 return;
         char line[LOG_LINE_BYTES];
-        (void)snprintf(line, sizeof line, "%s: %s", facility, text);
+        (void)snprintf(line, sizeof line, "%s", text);
         for (size_t i = 0; client->secrets && i < client->secrets->n; i++)
                 blot_out(line, client->secrets->value[i]);
         for (char *p = line; *p; p++)
                 if (*p == '\n' || *p == '\r')
                         *p = ' ';
         client->log(client->log_arg, level, line);
+}
+
+/* From any of librdkafka's threads. */
+static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text)
+{
+        const struct bus_client *client = rd_kafka_opaque(rk);
+        /* One set of properties serves the relay and the consumer: that a producer has no use
+         * for one of a consumer is no news. */
+        if (strcmp(facility, "CONFWARN") == 0)
+                return;
+        char line[LOG_LINE_BYTES];
+        (void)snprintf(line, sizeof line, "%s: %s", facility, text);
+        if (client)
+                bus_client_log(client, level, line);
 }
 
 static semel_code secrets_keep(const struct bus_config *config, struct bus_client *client,

@@ -36,6 +36,9 @@ semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
 semel_code bus_client_open(rd_kafka_conf_t *conf, enum bus_role role, rd_kafka_t **ret,
                            semel_error *err);
 
+/* A line of our own, without secrets. */
+void bus_client_log(const struct bus_client *client, int level, const char *text);
+
 void bus_client_release(struct bus_client *client);
 
 /* One setting of a topic, as the broker has it ("" when it cannot be learned: the broker is too old

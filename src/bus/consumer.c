@@ -21,6 +21,8 @@ struct bus_consumer {
         rd_kafka_t *rk;
         struct bus_client client;
         struct bus_consumer_hooks hooks;
+        bool lost; /* the group has put us out; librdkafka 2.0.2 forgets it before it revokes */
+        semel_error trouble; /* of the client as a whole, not told yet; code 0: none */
 };
 
 /* -- rebalancing --------------------------------------------------------------------------------- */
@@ -43,16 +45,32 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t e,
         struct bus_consumer *c = client->owner;
         struct bus_partition *p = partitions_of(list);
         if (e == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+                c->lost = false;
                 (void)rd_kafka_assign(rk, list);
                 if (p && c->hooks.assigned)
                         c->hooks.assigned(c->hooks.arg, p, (size_t)list->cnt);
         } else {
                 if (p && c->hooks.revoked && list->cnt > 0)
                         c->hooks.revoked(c->hooks.arg, p, (size_t)list->cnt,
-                                         rd_kafka_assignment_lost(rk) != 0);
+                                         c->lost || rd_kafka_assignment_lost(rk) != 0);
                 (void)rd_kafka_assign(rk, NULL);
         }
         free(p);
+}
+
+/* Troubles of connections.  What one broker has, another may make up for: only when all are away, or
+ * none lets us in, is it an error of the consumer. */
+static void on_error(rd_kafka_t *rk, int e, const char *reason, void *opaque)
+{
+        struct bus_client *client = opaque;
+        struct bus_consumer *c = client->owner;
+        (void)rk;
+        semel_code code = bus_code_of((rd_kafka_resp_err_t)e);
+        if (e == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || code == SEMEL_ERR_ACCESS)
+                (void)err_set(&c->trouble, code, "Kafka: %s (%s)", reason,
+                              rd_kafka_err2name((rd_kafka_resp_err_t)e));
+        else
+                bus_client_log(client, 4, reason);
 }
 
 /* -- opening and closing --------------------------------------------------------------------------- */
@@ -108,6 +126,7 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
         if (hooks)
                 c->hooks = *hooks;
         rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+        rd_kafka_conf_set_error_cb(conf, on_error);
         rc = bus_client_open(conf, BUS_CONSUMER, &c->rk, err);
         if (rc == SEMEL_OK) {
                 (void)rd_kafka_poll_set_consumer(c->rk);
@@ -198,6 +217,7 @@ static semel_code event_of(struct bus_consumer *c, const rd_kafka_message_t *m, 
         case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
                 return SEMEL_OK;
         case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
+                c->lost = true;
                 return err_set(err, SEMEL_ERR_LOST,
                                "the work took longer than max.poll.interval.ms: Kafka has given the partitions away");
         default:
@@ -212,6 +232,11 @@ semel_code bus_consume(struct bus_consumer *c, int64_t timeout_us, struct bus_me
                        semel_error *err)
 {
         rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, bus_ms(timeout_us));
+        if (!m && c->trouble.code != SEMEL_OK) {
+                semel_code rc = err_copy(err, &c->trouble);
+                err_clear(&c->trouble);
+                return rc;
+        }
         if (!m) {
                 *ret = NULL;
                 return SEMEL_OK;
@@ -305,6 +330,9 @@ semel_code bus_consumer_commit(struct bus_consumer *c, const struct bus_partitio
         rd_kafka_topic_partition_list_destroy(list);
         if (!e || e == RD_KAFKA_RESP_ERR__NO_OFFSET)
                 return SEMEL_OK;
+        if (e == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || e == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
+            e == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID)
+                c->lost = true;
         return err_set(err, bus_code_of(e), "Kafka did not take the offsets: %s (%s)",
                        rd_kafka_err2str(e), rd_kafka_err2name(e));
 }

@@ -74,15 +74,13 @@ static semel_code create(rd_kafka_t *rk, const char *topic, int64_t deadline_us,
 }
 
 /* Is the topic there, with one partition?  Else it is made. */
-static semel_code ensure(rd_kafka_t *rk, const char *topic, int64_t deadline_us, semel_error *err)
+static semel_code ensure(rd_kafka_t *rk, rd_kafka_topic_t *rkt, int64_t deadline_us,
+                         semel_error *err)
 {
         const struct rd_kafka_metadata *md = NULL;
-        rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
-        if (!rkt)
-                return err_set(err, SEMEL_ERR_ARGUMENT, "\"%s\" is no name for a topic", topic);
+        const char *topic = rd_kafka_topic_name(rkt);
         int ms = ms_left(deadline_us);
         rd_kafka_resp_err_t e = rd_kafka_metadata(rk, 0, rkt, &md, ms < 1 ? 1 : ms);
-        rd_kafka_topic_destroy(rkt);
         if (e)
                 return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer: %s",
                                rd_kafka_err2str(e));
@@ -108,6 +106,24 @@ struct reading {
         int64_t end; /* high watermark when the reading began; -1: not known yet */
         struct buf *value;
 };
+
+/* Read from the beginning. */
+static semel_code assign(struct reading *r, rd_kafka_topic_t *rkt, int64_t deadline_us,
+                         semel_error *err)
+{
+        const struct rd_kafka_metadata *md = NULL;
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+        rd_kafka_topic_partition_list_add(list, r->topic, 0)->offset = RD_KAFKA_OFFSET_BEGINNING;
+        rd_kafka_resp_err_t e = rd_kafka_assign(r->rk, list);
+        rd_kafka_topic_partition_list_destroy(list);
+        if (e)
+                return err_set(err, bus_code_of(e), "topic \"%s\": %s", r->topic,
+                               rd_kafka_err2str(e));
+        /* Else librdkafka asks for the partition's leader a second later. */
+        if (!rd_kafka_metadata(r->rk, 0, rkt, &md, ms_left(deadline_us)))
+                rd_kafka_metadata_destroy(md);
+        return SEMEL_OK;
+}
 
 static semel_code keep(struct reading *r, const rd_kafka_message_t *m, semel_error *err)
 {
@@ -182,6 +198,7 @@ semel_code bus_marker_read(const struct bus_config *config, const char *topic, s
         int64_t deadline = clock_boot_us() + timeout_us;
         struct bus_client client = {0};
         rd_kafka_conf_t *conf;
+        rd_kafka_topic_t *rkt = NULL;
         struct reading r = {.topic = topic, .key = key, .end = -1, .value = value};
         semel_code rc = bus_conf_new(config, BUS_CONSUMER, defaults, fixed, &client, &conf, err);
         if (rc != SEMEL_OK)
@@ -190,18 +207,18 @@ semel_code bus_marker_read(const struct bus_config *config, const char *topic, s
         if (rc != SEMEL_OK)
                 goto out;
         (void)rd_kafka_poll_set_consumer(r.rk);
-        rc = ensure(r.rk, topic, deadline, err);
-        if (rc != SEMEL_OK)
-                goto out;
-        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-        rd_kafka_topic_partition_list_add(list, topic, 0)->offset = RD_KAFKA_OFFSET_BEGINNING;
-        rd_kafka_resp_err_t e = rd_kafka_assign(r.rk, list);
-        rd_kafka_topic_partition_list_destroy(list);
-        rc = e ? err_set(err, bus_code_of(e), "topic \"%s\": %s", topic, rd_kafka_err2str(e))
-               : read_to_end(&r, deadline, err);
+        rkt = rd_kafka_topic_new(r.rk, topic, NULL);
+        rc = rkt ? ensure(r.rk, rkt, deadline, err)
+                 : err_set(err, SEMEL_ERR_ARGUMENT, "\"%s\" is no name for a topic", topic);
+        if (rc == SEMEL_OK)
+                rc = assign(&r, rkt, deadline, err);
+        if (rc == SEMEL_OK)
+                rc = read_to_end(&r, deadline, err);
         if (rc == SEMEL_OK)
                 *ret_found = r.found;
 out:
+        if (rkt)
+                rd_kafka_topic_destroy(rkt);
         if (r.rk)
                 rd_kafka_destroy_flags(r.rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
         bus_client_release(&client);
