@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`semel relay` on a real PostgreSQL and a real Kafka: each mode delivers, in order per key; rows
+that fail wait, retry, or die alone; it ends as it is told."""
+import os
+import signal
+import time
+
+import pytest
+
+from support import wait_until
+from support.relay import Outbox, Relay, in_order
+
+pytestmark = pytest.mark.kafka
+
+MODES = ['owned', 'single', 'two-phase', 'exactly-once']
+
+
+@pytest.fixture
+def outbox(pg_store_url):
+    o = Outbox(pg_store_url)
+    yield o
+    o.close()
+
+
+@pytest.fixture
+def start(procs, build, pg_store_url, kafka):
+    def run(**options):
+        return Relay(procs, build, pg_store_url, kafka.bootstrap, **options)
+    return run
+
+
+def drained(relay, code=0):
+    assert relay.p.terminate(30) == code, relay.p.logs()
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_each_mode_delivers_in_order(outbox, start, kafka, mode):
+    topic = kafka.new_topic(6)
+    outbox.fill(topic, 3000)
+    ids = {r[0] for r in outbox.sql('SELECT event_id::text FROM semel.outbox')}
+    relay = start(mode=mode, batch_rows=500)
+    outbox.wait_empty()
+    outbox.fill(topic, 300, keys=7)  # while it is idle
+    outbox.wait_empty()
+    drained(relay)
+    messages = kafka.consume_all(topic)
+    assert len(messages) == 3300
+    assert in_order([m for m in messages if dict(m[4])['event-id'].decode() in ids]) == (3000, 0)
+
+
+def test_a_message_is_what_the_row_says(outbox, start, kafka):
+    topic = kafka.new_topic(1)
+    outbox.sql('''INSERT INTO semel.outbox (topic, key, payload, headers, traceparent) VALUES
+                  (%s, 'k', 'p', '{"a": "1", "n": null}', '00-aa-bb-01')''', topic)
+    outbox.sql("INSERT INTO semel.outbox (topic, key, payload) VALUES (%s, 'k', NULL), (%s, 'k', '')",
+               topic, topic)
+    outbox.sql("INSERT INTO semel.outbox (topic, key, payload) VALUES (%s, NULL, 'no key')", topic)
+    relay = start()
+    outbox.wait_empty()
+    drained(relay)
+    by_value = {m[3]: m for m in kafka.consume_all(topic)}
+    headers = by_value[b'p'][4]
+    assert [h[0] for h in headers] == ['event-id', 'traceparent', 'a', 'n']
+    assert headers[1:] == [('traceparent', b'00-aa-bb-01'), ('a', b'1'), ('n', None)]
+    assert by_value[None][2] == b'k' and by_value[b''][2] == b'k'
+    assert by_value[b'no key'][2] is None
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_o31_poison_at_the_head_dies_alone(outbox, start, kafka, mode):
+    """Twice a batch of rows that the topic never takes, some of one key, then good ones."""
+    small, good = kafka.new_topic(2, {'max.message.bytes': '2000'}), kafka.new_topic(2)
+    outbox.fill(small, 150, keys=1, size=3000)
+    outbox.fill(small, 150, keys=150, size=3000)
+    outbox.fill(small, 200, keys=20, size=500)
+    outbox.fill(good, 200, keys=20)
+    relay = start(mode=mode, batch_rows=150)
+    outbox.wait_count('PENDING', 0)
+    wait_until(lambda: outbox.count() == 300)
+    assert outbox.count('DEAD') == 300
+    reasons = outbox.sql("SELECT DISTINCT left(last_error, 18), attempts FROM semel.outbox")
+    assert reasons == [('MSG_SIZE_TOO_LARGE', 1)]
+    assert relay.rows('dead') == 300
+    assert relay.rows('retried') == 0
+    drained(relay)
+    assert len(kafka.values(good)) == 200
+    assert len(kafka.values(small)) == 200
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start, kafka, mode):
+    """The first row of key a goes to a topic that is not there yet."""
+    topic, late = kafka.new_topic(1), f'late{os.getpid()}-{mode}'
+    kafka_settings = ('--kafka', 'allow.auto.create.topics=false')
+    outbox.add(late, [('a', b'1')])
+    outbox.add(topic, [('a', b'2'), ('b', b'1'), ('a', b'3'), (None, b'free')])
+    relay = start(mode=mode, retry_min='20ms', retry_max='100ms', attempts_max=3,
+                  args=kafka_settings)
+    wait_until(lambda: outbox.count() == 3, 30)
+    wait_until(lambda: relay.rows('retried') >= 5, 30)  # O35: an unknown topic kills nothing yet
+    assert outbox.count('DEAD') == 0
+    assert sorted(kafka.values(topic)) == [b'1', b'free']
+    kafka.create_topic(late)
+    outbox.wait_empty()
+    drained(relay)
+    assert kafka.values(late) == [b'1']
+    assert [v for v in kafka.values(topic) if v != b'free'] == [b'1', b'2', b'3']
+
+
+@pytest.mark.parametrize('on_dead', ['skip', 'block'])
+def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start, kafka, semel, pg_store_url, on_dead):
+    topic = kafka.new_topic(1, {'max.message.bytes': '2000'})
+    outbox.add(topic, [('a', b'x' * 3000), ('a', b'after'), ('b', b'other')])
+    relay = start(on_dead=on_dead)
+    outbox.wait_count('DEAD', 1)
+    if on_dead == 'skip':
+        outbox.wait_count('PENDING', 0)
+        drained(relay)
+        assert kafka.values(topic) == [b'after', b'other'] or sorted(kafka.values(topic)) == [
+            b'after', b'other']
+        return
+    wait_until(lambda: kafka.values(topic) == [b'other'])
+    assert outbox.count('PENDING') == 1
+    drained(relay)
+    relay = start(on_dead=on_dead)  # C5: a new owner finds it blocked too
+    wait_until(lambda: relay.metric('semel_relay_owned_slots') == 16)
+    outbox.add(topic, [('c', b'more')])
+    wait_until(lambda: sorted(kafka.values(topic)) == [b'more', b'other'])
+    assert outbox.count('PENDING') == 1
+    dead = outbox.one("SELECT id FROM semel.outbox WHERE status = 'DEAD'")
+    r = semel('outbox', 'discard', str(dead), '--reason', 'test', '--db', pg_store_url)
+    assert r.returncode == 0, r.logs()
+    outbox.wait_empty()
+    drained(relay)
+    assert sorted(kafka.values(topic)) == [b'after', b'more', b'other']
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_o25_sigterm_under_load_finishes_the_batch(outbox, start, kafka, mode):
+    topic = kafka.new_topic(3)
+    outbox.fill(topic, 20000)
+    relay = start(mode=mode, batch_rows=200)
+    wait_until(lambda: outbox.count() < 19000)
+    drained(relay)
+    left = outbox.count()
+    assert 0 < left < 20000
+    assert outbox.count('PENDING') == left  # nothing is PUBLISHING
+    assert outbox.one('SELECT count(*) FROM semel.relay_slot WHERE owner IS NOT NULL') == 0
+    distinct, duplicates = in_order(kafka.consume_all(topic))
+    assert (distinct, duplicates) == (20000 - left, 0)
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start, kafka, mode):
+    topic = kafka.new_topic(3)
+    first = start(mode=mode, batch_rows=100, slot_lease='1s', lanes=1)
+    wait_until(lambda: first.metric('semel_relay_owned_slots') == 16)
+    outbox.fill(topic, 30000)
+    wait_until(lambda: outbox.count() < 29500)
+    first.p.stop()
+    assert outbox.count() > 1000, 'the fault struck no unfinished work'
+    second = start(mode=mode, batch_rows=500, slot_lease='1s', stuck_after='1s', name='relay2')
+    wait_until(lambda: second.metric('semel_relay_owned_slots') == 16, 30)
+    first.p.cont()
+    first.p.wait_log('lost slot', 20)
+    outbox.wait_empty(90)
+    wait_until(lambda: first.metric('semel_relay_lost_slots_total') >= 8)
+    drained(first)
+    drained(second)
+    distinct, duplicates = in_order(kafka.consume_all(topic))
+    assert distinct == 30000
+    assert duplicates <= (0 if mode == 'exactly-once' else 2 * 100)  # C12
+
+
+def test_relays_share_and_hand_over(outbox, start, kafka):
+    topic = kafka.new_topic(3)
+    one = start(slot_lease='1s')
+    wait_until(lambda: one.metric('semel_relay_owned_slots') == 16)
+    outbox.fill(topic, 20000)
+    two = start(slot_lease='1s', name='relay2')
+    wait_until(lambda: two.metric('semel_relay_owned_slots') == 8 and
+               one.metric('semel_relay_owned_slots') == 8, 20)
+    outbox.fill(topic, 20000, keys=50)
+    drained(one)
+    wait_until(lambda: two.metric('semel_relay_owned_slots') == 16, 20)
+    outbox.wait_empty()
+    assert one.p.returncode == 0
+    drained(two)
+    messages = kafka.consume_all(topic)
+    assert len(messages) == 40000  # C2: a hand-over sends nothing twice
+
+
+def test_a_broker_that_is_away_kills_no_row(outbox, procs, build, pg_store_url, kafka_own):
+    topic = kafka_own.new_topic(3)
+    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, attempts_max=1, retry_max='1s',
+                  args=('--kafka', 'reconnect.backoff.max.ms=500'))
+    outbox.fill(topic, 1000)
+    outbox.wait_empty()
+    assert relay.ready()
+    kafka_own.kill()
+    outbox.fill(topic, 5000)
+    wait_until(lambda: not relay.ready(), 30)
+    kafka_own.start()
+    outbox.wait_empty(90)
+    wait_until(relay.ready, 30)
+    assert relay.rows('dead') == 0 and relay.rows('retried') == 0
+    drained(relay)
+    assert len({m[4][0][1] for m in kafka_own.consume_all(topic)}) == 6000
+
+
+def test_a_database_that_restarts_loses_nothing(procs, build, semel, pg_own, kafka):
+    name = pg_own.new_database()
+    url = pg_own.url(name)
+    assert semel('migrate', '--db', url).returncode == 0
+    outbox = Outbox(url)
+    topic = kafka.new_topic(3)
+    outbox.fill(topic, 20000)
+    relay = Relay(procs, build, url, kafka.bootstrap, batch_rows=200)
+    wait_until(lambda: relay.rows('published') > 500)
+    pg_own.kill()
+    wait_until(lambda: not relay.ready(), 20)
+    pg_own.start()
+    outbox = Outbox(url)
+    assert outbox.count() > 0, 'the fault struck no unfinished work'
+    outbox.wait_empty(60)
+    wait_until(relay.ready, 20)
+    drained(relay)
+    distinct, duplicates = in_order(kafka.consume_all(topic))
+    assert distinct == 20000 and duplicates <= 400
+
+
+def test_two_phase_has_no_transaction_open_while_the_broker_works(outbox, procs, build, pg_store_url,
+                                                                  kafka_own):
+    """O20: with the broker stopped, rows are PUBLISHING and the lanes' sessions are idle."""
+    topic = kafka_own.new_topic(1)
+    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, mode='two-phase', stuck_after='1s')
+    outbox.fill(topic, 10)
+    outbox.wait_empty()
+    kafka_own.pause()
+    outbox.fill(topic, 100)
+    wait_until(lambda: outbox.count('PUBLISHING') == 100)
+    states = outbox.sql("""SELECT state FROM pg_stat_activity
+                           WHERE application_name LIKE 'semel relay lane%%'""")
+    assert states and set(states) == {('idle',)}
+    kafka_own.resume()
+    outbox.wait_empty()
+    drained(relay)
+    assert len(kafka_own.values(topic)) == 110  # the cleaner left its own batch alone
+
+
+def test_an_idle_relay_is_quiet_and_wakes_up_soon(outbox, start, kafka):
+    topic = kafka.new_topic(1)
+    relay = start(listen='off')
+    outbox.add(topic, [('a', b'0')])
+    outbox.wait_empty()
+
+    def queries():
+        return outbox.one("SELECT sum(calls) FROM (SELECT xact_commit AS calls FROM pg_stat_database "
+                          "WHERE datname = current_database()) s")
+    cpu = sum(os.times()[:2])
+    del cpu
+    stat = f'/proc/{relay.p.popen.pid}/stat'
+
+    def ticks():
+        return sum(int(x) for x in open(stat, encoding='ascii').read().split()[13:15])
+    outbox.sql('SELECT pg_stat_clear_snapshot()')
+    before, t0, peeks = ticks(), time.monotonic(), relay.metric('semel_relay_peeks_total')
+    wait_until(lambda: time.monotonic() - t0 > 4, 10)
+    seconds = time.monotonic() - t0
+    assert (relay.metric('semel_relay_peeks_total') - peeks) / seconds < 20
+    assert (ticks() - before) / os.sysconf('SC_CLK_TCK') / seconds < 0.03  # 1%, on a busy machine
+    assert queries() > 0
+    drained(relay)
+
+
+def test_errors_say_what_to_do(semel, pg_url, pg_store_url, sqlite_url, kafka, procs, build):
+    r = semel('relay', '--db', pg_store_url)
+    assert r.returncode == 64 and '--brokers' in r.err()
+    r = semel('relay', '--db', pg_url.replace('/test', '/test'), '--brokers', kafka.bootstrap,
+              '--mode', 'twophase')
+    assert r.returncode == 64 and 'two-phase' in r.err()
+    r = semel('relay', '--db', sqlite_url, '--brokers', kafka.bootstrap, '--mode', 'single')
+    assert r.returncode == 64 and 'owned' in r.err()
+    r = semel('relay', '--db', pg_store_url, '--brokers', kafka.bootstrap, '--kafka', 'acks=1')
+    assert r.returncode == 64 and 'acks' in r.err()
+    mock = procs.start([build.semel, 'dev-broker'], name='dev-broker')
+    address = mock.wait_log(r'(?m)^(127\.0\.0\.1:\d+)').group(1)
+    r = semel('relay', '--db', pg_store_url, '--brokers', address, '--mode', 'exactly-once')
+    assert r.returncode == 64 and 'real Kafka' in r.err()
+    mock.send(signal.SIGTERM)
+    mock.wait()
