@@ -98,17 +98,24 @@ bool lane_recover(struct lane *l)
         l->p = NULL;
         if (!lane_producer_open(l) || !init_transactions(l))
                 return false;
-        bool exists; /* so that the first marker does not wait for the metadata */
-        int64_t bytes_max;
-        (void)bus_topic_look(l->p, r->config->marker_topic, COMMIT_TRY_US, &exists, &bytes_max, NULL);
         outbox_marker_key(r->uuid, l->index, key);
         buf_init(&value, MARKER_BYTES_MAX);
         int64_t now = clock_boot_us();
-        bool ok = bus_marker_read(&r->bus, r->config->marker_topic, span_str(key),
-                                  relay_deadline_us(r, now + MARKER_TIMEOUT_US) - now, &found, &value,
-                                  &err) == SEMEL_OK;
-        if (!ok)
+        semel_code code = bus_marker_read(&r->bus, r->config->marker_topic, span_str(key),
+                                          relay_deadline_us(r, now + MARKER_TIMEOUT_US) - now, &found,
+                                          &value, &err);
+        bool ok = code == SEMEL_OK;
+        if (ok)
+                lane_broker_is_back(l);
+        else if (code == SEMEL_ERR_STORE_DOWN || code == SEMEL_ERR_UNKNOWN)
                 lane_broker_is_away(l, err.text);
+        else
+                relay_fail(r, &err); /* no such topic may be made, or it is another one */
+        bool exists; /* so that the first marker does not wait for the metadata */
+        int64_t bytes_max;
+        if (ok)
+                (void)bus_topic_look(l->p, r->config->marker_topic, COMMIT_TRY_US, &exists, &bytes_max,
+                                     NULL);
         /* The epoch is looked at after the marker was read: in the database, by the recovery. */
         ok = ok && lane_owns_all(l) && (!found || finish_listed(l, buf_span(&value)));
         buf_release(&value);

@@ -146,7 +146,7 @@ void lane_broker_is_away(struct lane *l, const char *why)
                   l->index, why);
 }
 
-static void broker_is_back(struct lane *l)
+void lane_broker_is_back(struct lane *l)
 {
         if (!l->broker_away)
                 return;
@@ -166,7 +166,7 @@ static bool look(struct lane *l, struct lane_topic *t)
                 lane_broker_is_away(l, err.text);
                 return false;
         }
-        broker_is_back(l);
+        lane_broker_is_back(l);
         t->looked_us = now;
         if (t->exists)
                 t->missing_us = 0;
@@ -181,10 +181,8 @@ bool lane_broker_ready(struct lane *l)
                 return true;
         if (!lane_producer_open(l))
                 return false;
-        if (l->topic_count > 0)
-                return look(l, &l->topic[0]);
-        broker_is_back(l);
-        return true;
+        /* Without a topic to ask for, the next batch finds out. */
+        return l->topic_count == 0 || look(l, &l->topic[0]);
 }
 
 /* -- topics -------------------------------------------------------------------------------------------------- */
@@ -388,7 +386,7 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
                 size_t left = bus_producer_poll(l->p, POLL_US);
                 if (left < before) {
                         heard_us = now;
-                        broker_is_back(l);
+                        lane_broker_is_back(l);
                 } else if (now - heard_us > SILENCE_US) {
                         lane_broker_is_away(l, "no report for 5 s");
                 }

@@ -6,7 +6,9 @@
 
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
+#include "conf/daemon_file.h"
 #include "conf/gateway_file.h"
+#include "core/relay_config.h"
 
 static void tell(void *arg, const char *error)
 {
@@ -14,19 +16,55 @@ static void tell(void *arg, const char *error)
         say_error("%s", error);
 }
 
-static int check_run(const struct options *o)
+/* `config VERB [gateway|relay] ...`: whose settings; the gateway's when nobody is named. */
+static bool takes_relay(const struct options *o, size_t *ret_at)
+{
+        *ret_at = 0;
+        if (o->positional_count == 0)
+                return false;
+        bool relay = strcmp(o->positional[0], "relay") == 0;
+        if (relay || strcmp(o->positional[0], "gateway") == 0)
+                *ret_at = 1;
+        return relay;
+}
+
+static int check_gateway(const char *file)
 {
         static struct gateway_config config; /* large: routes */
-        if (o->positional_count != 1 || o->rest) {
-                say_error("config check takes one file: semel config check gateway.yaml");
-                return EXIT_CODE_USAGE;
-        }
         gateway_config_defaults(&config);
-        if (gateway_file_read(o->positional[0], &config, tell, NULL) != 0)
+        if (gateway_file_read(file, &config, tell, NULL) != 0)
                 return EXIT_CODE_USAGE;
-        say_note("%s is fine: %zu route%s", o->positional[0], config.route_count,
+        say_note("%s is fine: %zu route%s", file, config.route_count,
                  config.route_count == 1 ? "" : "s");
         return EXIT_CODE_DONE;
+}
+
+static int check_relay(const char *file)
+{
+        static struct relay_config config; /* large: properties */
+        char why[SETTING_ERROR_BYTES];
+        relay_config_defaults(&config);
+        if (daemon_file_read(file, relay_settings, relay_setting_count, &config, &config.kafka, tell,
+                             NULL) != 0)
+                return EXIT_CODE_USAGE;
+        if (config.brokers[0] && !relay_config_check(&config, why)) {
+                say_error("%s: %s", file, why);
+                return EXIT_CODE_USAGE;
+        }
+        say_note("%s is fine", file);
+        return EXIT_CODE_DONE;
+}
+
+static int check_run(const struct options *o)
+{
+        size_t at;
+        bool relay = takes_relay(o, &at);
+        if (o->positional_count != at + 1 || o->rest) {
+                say_error("config check takes one file: semel config check gateway.yaml, or semel "
+                          "config check relay relay.yaml");
+                return EXIT_CODE_USAGE;
+        }
+        return relay ? check_relay(o->positional[at]) : check_gateway(o->positional[at]);
 }
 
 /* As comments and a line that may be copied: the reference is a file that works. */
@@ -62,9 +100,27 @@ static void print_table(const struct setting *table, size_t n, const char *inden
         }
 }
 
+static int reference_relay(void)
+{
+        printf("# Every setting of `semel relay`, with its default.  In the environment: SEMEL_ and the\n"
+               "# name in capitals.\n");
+        print_table(relay_settings, relay_setting_count, "");
+        printf("\n# Properties of librdkafka, by their own names (TLS, SASL, compression ...).  In the\n"
+               "# environment: SEMEL_KAFKA, as name=value;name=value.\n#kafka:\n"
+               "#  compression.type: lz4\n");
+        return say_flush();
+}
+
 static int reference_run(const struct options *o)
 {
-        (void)o;
+        size_t at;
+        bool relay = takes_relay(o, &at);
+        if (o->positional_count != at || o->rest) {
+                say_error("config reference takes the name of a daemon: gateway (the default) or relay");
+                return EXIT_CODE_USAGE;
+        }
+        if (relay)
+                return reference_relay();
         printf("# Every setting of `semel gateway`, with its default.  In the environment:\n"
                "# SEMEL_ and the name in capitals (the gateway's own settings).\n");
         print_table(gateway_settings, gateway_setting_count, "");
@@ -80,18 +136,20 @@ static const enum option_id config_options[] = {OPT_QUIET};
 
 static const struct subcommand subs[] = {
         {.name = "check",
-         .usage = "FILE",
+         .usage = "[gateway|relay] FILE",
          .summary = "say what is wrong with a file, with line and column",
-         .text = "Reads the file as `semel gateway --config FILE` would, and starts nothing.\n",
-         .examples = "semel config check /etc/semel/gateway.yaml\n",
+         .text = "Reads the file as `semel gateway --config FILE` (or the relay) would, and starts\n"
+                 "nothing.\n",
+         .examples = "semel config check /etc/semel/gateway.yaml\n"
+                     "semel config check relay /etc/semel/relay.yaml\n",
          .exits = "64  the file has errors\n",
          .options = OPTION_SET(config_options),
          .run = check_run},
         {.name = "reference",
-         .usage = "",
+         .usage = "[gateway|relay]",
          .summary = "print every setting, with its default and what it means",
          .text = "The output is a file that works: every line is a comment with the default.\n",
-         .examples = "semel config reference > gateway.yaml\n",
+         .examples = "semel config reference > gateway.yaml\nsemel config reference relay > relay.yaml\n",
          .options = OPTION_SET(config_options),
          .run = reference_run},
         {.name = NULL},
@@ -99,9 +157,9 @@ static const struct subcommand subs[] = {
 
 const struct subcommand subcommand_config = {
         .name = "config",
-        .usage = "check FILE | reference",
+        .usage = "check [gateway|relay] FILE | reference [gateway|relay]",
         .summary = "check a configuration file, or print every setting",
-        .text = "The settings of `semel gateway`.\n",
+        .text = "The settings of `semel gateway` and `semel relay`.\n",
         .examples = "semel config reference > gateway.yaml\nsemel config check gateway.yaml\n",
         .subs = subs,
 };
