@@ -24,6 +24,16 @@ class World:
         self.procs, self.build, self.tmp, self.url = procs, build, tmp, url
         self.upstream = Upstream()
         self.close = self.upstream.close
+        self._broker = None
+
+    @property
+    def broker(self):
+        """A dev-broker of this world's own."""
+        if self._broker is None:
+            self._broker = self.procs.start([self.build.semel, 'dev-broker', '--topic', 'orders=2'],
+                                            name='dev-broker')
+            self.brokers = self._broker.wait_log(r'(?m)^(127\.0\.0\.1:\d+)$').group(1)
+        return self._broker
 
 
 class Daemon:
@@ -44,6 +54,10 @@ class Daemon:
             return conn.getresponse().status
         finally:
             conn.close()
+
+    def drains(self):
+        """Is it seen from outside that no new work is taken?"""
+        return refuses(self.port)
 
     def background(self, fn):
         pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -172,10 +186,73 @@ class Payd(Daemon):
         return Database(self.world.url).command('k'), self.effects()
 
 
-DAEMONS = [Gateway, Shop, Payd]
+class Relay(Daemon):
+    """Its work is a batch that the broker, which is stopped, does not answer."""
+
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        assert w.broker.alive()
+        self.run([w.build.semel, 'relay', '--db', w.url, '--brokers', w.brokers,
+                  '--admin', '127.0.0.1:0', '--drain-delay', f'{drain_delay_ms}ms',
+                  '--shutdown-deadline', f'{shutdown_ms}ms'], prefix, env)
+        assert self.post('k') == 201  # so that this key's lane knows broker and topic
+
+    def wait_started(self):
+        self.port = int(self.process.wait_log(r'admin on port (\d+)').group(1))
+        wait_until(self.ready)
+
+    def ready(self):
+        return self.get(self.port, '/readyz') == 200
+
+    def drains(self):
+        return 'draining' in self.process.err()
+
+    def rows(self, key):
+        return Database(self.world.url).sql('SELECT status FROM semel_outbox WHERE key = ?',
+                                            args=(key,))
+
+    def append(self, key):
+        Database(self.world.url).sql("INSERT INTO semel_outbox (topic, key, payload)"
+                                     " VALUES ('orders', ?, x'31')", args=(key,))
+
+    def published(self, key):
+        wait_until(lambda: self.rows(key) == [], timeout=20, what=f'{key} to be published')
+        return 201
+
+    def post(self, key):
+        self.append(key)
+        return self.published(key)
+
+    def batches(self):
+        conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+        try:
+            conn.request('GET', '/metrics')
+            return int(re.search(r'(?m)^semel_relay_batches_total (\d+)$',
+                                 conn.getresponse().read().decode()).group(1))
+        finally:
+            conn.close()
+
+    def begin_work(self):
+        before = self.batches()
+        self.world.broker.stop()
+        self.append('k')
+        wait_until(lambda: self.batches() > before, what='the batch')
+        self.background(lambda: self.published('k'))
+
+    def end_work(self):
+        self.world.broker.cont()
+
+    def effects(self):
+        return 1 - len(self.rows('k'))
+
+    def left(self):
+        return self.rows('k')
 
 
-@pytest.fixture(params=DAEMONS, ids=[d.__name__.lower() for d in DAEMONS])
+DAEMONS = [Gateway, Shop, Payd, pytest.param(Relay, marks=pytest.mark.kafka)]
+
+
+@pytest.fixture(params=DAEMONS, ids=['gateway', 'shop', 'payd', 'relay'])
 def make(request, procs, build, tmp):
     """make() -> a daemon that is not started yet, in a world of its own."""
     worlds = []
@@ -243,7 +320,7 @@ def test_a_second_signal_ends_it_at_once(make):
     d.start(endless=True)
     d.begin_work()
     d.process.send(signal.SIGTERM)
-    wait_until(lambda: refuses(d.port), what='it drains')
+    wait_until(d.drains, what='it drains')
     assert d.process.alive()
     begun = time.monotonic()
     d.process.send(signal.SIGTERM)
@@ -286,7 +363,7 @@ def test_as_pid_1(make):
     d.begin_work()
     pid = pid_1_below(d.process.pid)
     os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: refuses(d.port), what='it drains')
+    wait_until(d.drains, what='it drains')
     os.kill(pid, signal.SIGTERM)
     assert d.process.wait(5) == 128 + signal.SIGTERM
 
@@ -299,7 +376,7 @@ def test_sigkill_during_the_drain_is_a_crash_and_no_more(make):
         d.begin_work()
         if drains:
             d.process.send(signal.SIGTERM)
-            wait_until(lambda: refuses(d.port), what='it drains')
+            wait_until(d.drains, what='it drains')
         assert d.process.kill() == -signal.SIGKILL
         left.append(d.left())
     assert left[0] == left[1]
