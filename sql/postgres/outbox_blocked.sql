@@ -6,8 +6,7 @@ FROM (SELECT DISTINCT ON (a.slot, a.key) a.slot, a.id, a.dead, a.wait_us, a.key
               greatest(0, coalesce((extract(epoch FROM o.next_attempt_at - clock_timestamp())
                                     * 1000000)::bigint, 0)) AS wait_us
             FROM semel.outbox o
-            WHERE o.slot = ANY ($1::smallint[]) AND o.key IS NOT NULL AND o.attempts > 0
-              AND (o.status = 'PUBLISHING' OR (o.status = 'PENDING' AND o.attempts > 0))
+            WHERE o.held AND o.slot = ANY ($1::smallint[]) AND o.key IS NOT NULL AND o.attempts > 0
             UNION ALL
             SELECT o.slot, o.id, true, o.key, 0
             FROM semel.outbox o

@@ -16,6 +16,8 @@ CREATE TABLE semel.outbox (
   status text NOT NULL DEFAULT 'PENDING'
     CHECK (status IN ('PENDING', 'PUBLISHING', 'PUBLISHED', 'DEAD')),
   attempts integer NOT NULL DEFAULT 0,
+  held boolean NOT NULL GENERATED ALWAYS AS
+    (status = 'PUBLISHING' OR (status = 'PENDING' AND attempts > 0)) STORED,
   next_attempt_at timestamptz,
   last_error text,
   locked_at timestamptz,
