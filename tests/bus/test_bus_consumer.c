@@ -229,7 +229,7 @@ static void d4_who_gives_a_partition_up_has_committed_and_nothing_comes_twice(vo
         kit_create(kit_broker(), topic, 2, NULL);
         send(topic, 0, four, 4);
         send(topic, 1, four, 4);
-        struct member a = {.commit = -1}, b = {.commit = -1};
+        struct member a = {.commit = SEMEL_ERR_INTERNAL}, b = {.commit = SEMEL_ERR_INTERNAL};
         const struct bus_consumer_hooks ha = {on_assigned, on_revoked, &a};
         const struct bus_consumer_hooks hb = {on_assigned, on_revoked, &b};
         a.c = consumer(group, topic, &ha);
@@ -275,7 +275,7 @@ static void o73_a_commit_of_an_ended_generation_is_lost_and_not_fatal(void **sta
         struct bus_config config = kit_config(kit_broker());
         config.property = impatient;
         config.property_count = 3;
-        struct member a = {.commit = -1};
+        struct member a = {.commit = SEMEL_ERR_INTERNAL};
         const struct bus_consumer_hooks hooks = {on_assigned, on_revoked, &a};
         assert_ok(bus_consumer_open(&config, group, &topic, 1, &hooks, &a.c, &err));
         while (!read_some(&a, 100 * MS))

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../unit/table.h"
 #include "base/err.h"
 #include "bus_kit.h"
 #include "sys/clock.h"
+#include "table.h"
 
 static struct semel_error err;
 static struct kit_reports reports;
@@ -54,7 +54,7 @@ static void keys_go_where_javas_client_sends_them(const char *topic, size_t colu
                 assert_int_equal(reports.at[i].kind, BUS_DELIVERED);
                 for (size_t j = 0; j < n; j++)
                         if (rows[j].name == reports.at[i].payload &&
-                            atol(row_str(&rows[j], column)) != reports.at[i].partition)
+                            strtol(row_str(&rows[j], column), NULL, 10) != reports.at[i].partition)
                                 fail_msg("%s: partition %d", rows[j].name, (int)reports.at[i].partition);
         }
         bus_producer_close(p);
@@ -148,7 +148,7 @@ static void the_bound_of_a_record_is_one(void **state)
 static void c7_a_broker_that_stops_answering_reorders_nothing(void **state)
 {
         (void)state;
-        pid_t broker = (pid_t)atol(getenv("SEMEL_TEST_KAFKA_PID"));
+        pid_t broker = (pid_t)strtol(getenv("SEMEL_TEST_KAFKA_PID"), NULL, 10);
         const char *topic = kit_topic("stopped");
         kit_create(kit_broker(), topic, 1, NULL);
         struct bus_producer *p = producer(NULL, 0);
