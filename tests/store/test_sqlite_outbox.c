@@ -3,6 +3,7 @@
  * The outbox of a SQLite file: what is of this store alone.  What all stores promise is in
  * tests/outbox.
  */
+#include "fault_vfs.h"
 #include "sqlite_world.h"
 
 #include <pthread.h>
@@ -561,6 +562,182 @@ static void b9_appending_processes_and_the_relay_share_the_file(void **state)
         s->vt->close(s);
 }
 
+static struct outbox_session *open_faulty(struct sqlite_world *w)
+{
+        const struct sqlite_hooks hooks = {.vfs = FAULT_VFS};
+        semel_error err = {0};
+        struct outbox_session *s = NULL;
+        fault_vfs_register();
+        fault_clear();
+        if (sqlite_outbox_open_with(w->url, NULL, &hooks, &s, &err) != SEMEL_OK)
+                fail_msg("open: %s", err.text);
+        return s;
+}
+
+/* B9: SQLite rolls the whole transaction back by itself, and nothing of the rest lands one by one. */
+static void b9_a_full_disk_changes_nothing(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 3000, "'k' || (i % 100)");
+        struct outbox_session *s = open_faulty(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 1000, NULL, 0);
+        struct outbox_marked marked;
+        semel_error err = {0};
+        assert_int_equal(rows.n, 3000);
+        fault.write_code = SQLITE_FULL;
+        fault.writes = 1000000;
+        assert_int_equal(mark_rows(s, &o, true, &rows, OUTBOX_DONE, &marked, &err),
+                         SEMEL_ERR_STORE_FULL);
+        assert_int_not_equal(fault.seen, 0);
+        fault_clear();
+        assert_int_equal(count(w, "status = 'PENDING'"), 3000);
+        /* The same session goes on when there is room again. */
+        assert_int_equal(mark_all(s, &o, true, &rows, OUTBOX_DONE).marked, 3000);
+        assert_int_equal(count(w, "status = 'PUBLISHED'"), 3000);
+        s->vt->close(s);
+}
+
+/* Nobody knows what a COMMIT left whose fsync failed: said, and the mark issued again settles it. */
+static void a7_a_commit_without_an_answer_is_unknown(void **state)
+{
+        struct sqlite_world *w = *state;
+        insert_rows(w, 3, "'k' || i");
+        struct outbox_session *s = open_faulty(w);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        struct outbox_marked marked;
+        semel_error err = {0};
+        fault.syncs = 1;
+        assert_int_equal(mark_rows(s, &o, false, &rows, OUTBOX_DONE, &marked, &err),
+                         SEMEL_ERR_UNKNOWN);
+        assert_int_equal(fault.seen, 1);
+        marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
+        assert_int_equal(marked.changed + marked.lost_slots, 0);
+        assert_int_equal(count(w, "1"), 0);
+        s->vt->close(s);
+}
+
+/* -- tables of the user's own ---------------------------------------------------------------------- */
+
+static void run_mapping_script(sqlite3 *db, const struct outbox_mapping *m)
+{
+        struct buf script;
+        buf_init(&script, 1 << 16);
+        assert_int_equal(store_sqlite_driver.print_mapping(m, &script, NULL), SEMEL_OK);
+        db_exec(db, buf_cstr(&script));
+        buf_release(&script);
+}
+
+static void the_tutorials_table_is_published_too(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        semel_error err = {0};
+        struct outbox_view view;
+        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
+                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
+                    " published_at TEXT)");
+        struct outbox_session *s = open_mapped(w, &m);
+        assert_int_equal(s->vt->check(s, OUTBOX_OWNED, soon(), &view, &err), SEMEL_ERR_SCHEMA);
+        assert_non_null(strstr(err.text, "attempts, next_attempt_at, last_error"));
+        assert_non_null(strstr(err.text, "semel migrate --for-table outbox_event"));
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload, created_at) VALUES "
+                    "('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'o-7', '{\"n\": 1}', datetime('now')),"
+                    "('not a uuid', 'o-7', '{\"n\": 2}', datetime('now')),"
+                    "('third', 'o-8', '{\"n\": 3}', datetime('now'))");
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 3);
+        for (size_t i = 0; i < rows.n; i++) {
+                assert_true(span_eq(rows.row[i].event.topic, span_str("orders")));
+                assert_in_range(rows.now_us - rows.row[i].created_us + 2 * SECOND, 0, 60 * SECOND);
+                if (rows.row[i].id == 1)
+                        assert_int_equal(rows.row[i].event.id[0], 0x6b);
+        }
+        /* One of each verdict, by rowid. */
+        struct outbox_mark marks[3];
+        for (size_t i = 0; i < 3; i++)
+                marks[i] = (struct outbox_mark){.id = rows.row[i].id,
+                                                .slot = rows.row[i].slot,
+                                                .verdict = rows.row[i].id == 1   ? OUTBOX_DONE
+                                                           : rows.row[i].id == 2 ? OUTBOX_RETRY
+                                                                                 : OUTBOX_BURY,
+                                                .retry_after_us = HOUR,
+                                                .reason = "no"};
+        struct outbox_marked marked;
+        assert_int_equal(s->vt->mark(s, OUTBOX_OWNED, true, o.slots, o.n, marks, 3, soon(), &marked,
+                                     NULL),
+                         SEMEL_OK);
+        assert_int_equal(marked.marked, 3);
+        outbox_rows_release(&rows);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event WHERE (rowid = 1 AND status = "
+                                      "'PUBLISHED' AND published_at > 0) OR (rowid = 2 AND status = "
+                                      "'PENDING' AND attempts = 1 AND last_error = 'no') OR (rowid = 3 "
+                                      "AND status = 'DEAD')"),
+                         3);
+        int64_t n = 0;
+        assert_int_equal(s->vt->retry(s, 3, "ada", soon(), &n, NULL), SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(s->vt->prune(s, 0, false, soon(), &n, NULL), SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+static void debeziums_table_is_published_too(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "debezium", .table = "my \"outbox"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        db_exec(db, "CREATE TABLE \"my \"\"outbox\" (id TEXT, aggregatetype TEXT, aggregateid INTEGER, "
+                    "type TEXT, payload TEXT)");
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO \"my \"\"outbox\" (id, aggregatetype, aggregateid, type, payload) "
+                    "VALUES ('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'order', 7, 'Confirmed', '{}')");
+        struct outbox_session *s = open_mapped(w, &m);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 1);
+        assert_true(span_eq(rows.row[0].event.topic, span_str("outbox.event.order")));
+        assert_true(span_eq(rows.row[0].event.key, span_str("7")));
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 1);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM \"my \"\"outbox\""), 0);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+/* VACUUM numbers rows anew where no INTEGER PRIMARY KEY names them: what was read under the old numbers is
+ * not marked. */
+static void a_vacuum_between_fetch_and_mark_marks_nothing_wrong(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
+                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
+                    " published_at TEXT)");
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload) VALUES ('a', 'x', '1'), "
+                    "('b', 'y', '2'), ('c', 'z', '3'); DELETE FROM outbox_event WHERE id = 'a'");
+        struct outbox_session *s = open_mapped(w, &m);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 2);
+        db_exec(db, "VACUUM");
+        struct outbox_marked marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
+        assert_int_equal(marked.marked, 0);
+        assert_int_equal(marked.changed, 2);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
+        rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 2);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -579,6 +756,11 @@ int main(int argc, char **argv)
                 TEST(listen_wakes_when_somebody_commits),
                 TEST(b9_a_writer_that_holds_the_file_is_waited_for_until_the_deadline),
                 TEST(b9_appending_processes_and_the_relay_share_the_file),
+                TEST(b9_a_full_disk_changes_nothing),
+                TEST(a7_a_commit_without_an_answer_is_unknown),
+                TEST(the_tutorials_table_is_published_too),
+                TEST(debeziums_table_is_published_too),
+                TEST(a_vacuum_between_fetch_and_mark_marks_nothing_wrong),
         };
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);

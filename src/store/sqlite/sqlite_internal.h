@@ -6,6 +6,7 @@
 #define STORE_SQLITE_INTERNAL_H
 
 #include "store/sqlite/sqlite_clock.h"
+#include "store/outbox.h"
 #include "store/store.h"
 
 struct sqlite_hooks {
@@ -18,6 +19,11 @@ struct sqlite_hooks {
 semel_code sqlite_store_open_with(const char *url, const struct store_env *env,
                                   const struct sqlite_hooks *hooks, struct store **ret_st,
                                   semel_error *err);
+
+/* An outbox session of which only the VFS and the largest page count of the hooks matter. */
+semel_code sqlite_outbox_open_with(const char *url, const struct outbox_mapping *mapping,
+                                   const struct sqlite_hooks *hooks, struct outbox_session **ret,
+                                   semel_error *err);
 
 /* Is a file system of this statfs magic one whose locks or clocks other machines share?
  * NULL: no; else its name. */

@@ -117,6 +117,15 @@ static void disconnect(struct sqlite_outbox *o)
         o->data_version = -1;
 }
 
+static void limit_pages(struct sqlite_outbox *o)
+{
+        char sql[64];
+        if (o->max_page_count <= 0)
+                return;
+        (void)sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA max_page_count=%d", o->max_page_count);
+        (void)sqlite3_exec(o->ses.db, sql, NULL, NULL, NULL);
+}
+
 static semel_code connect_file(struct sqlite_outbox *o, semel_error *err)
 {
         int64_t left_ms = (o->deadline_us - clock_boot_us()) / MS;
@@ -129,6 +138,7 @@ static semel_code connect_file(struct sqlite_outbox *o, semel_error *err)
                 return code;
         o->open = true;
         sqlite3_progress_handler(o->ses.db, PROGRESS_STEPS, is_late, o);
+        limit_pages(o);
         if (outbox_functions(o->ses.db, o) != SQLITE_OK)
                 code = outbox_error(o, err);
         if (code == SEMEL_OK)
@@ -335,17 +345,19 @@ const struct outbox_vt sqlite_outbox_vt = {
         .close = sqlite_outbox_close,
 };
 
-semel_code sqlite_outbox_open(const char *url, const struct outbox_mapping *mapping,
-                              const char *name, struct outbox_session **ret, semel_error *err)
+semel_code sqlite_outbox_open_with(const char *url, const struct outbox_mapping *mapping,
+                                   const struct sqlite_hooks *hooks, struct outbox_session **ret,
+                                   semel_error *err)
 {
         static const struct outbox_mapping own = {.preset = "semel"};
         struct sqlite_outbox *o = calloc(1, sizeof *o);
-        (void)name; /* SQLite's connections have no names */
         if (!o)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for an outbox session");
         o->s.vt = &sqlite_outbox_vt;
         o->gate.fd = -1;
         o->data_version = -1;
+        o->vfs = hooks->vfs;
+        o->max_page_count = hooks->max_page_count;
         buf_init(&o->blocked_keys,
                  (size_t)LIMIT_OUTBOX_BLOCKED_KEYS * (LIMIT_EVENT_KEY_BYTES + 1));
         semel_code code = sqlite_url_path(url, &o->path, err);
@@ -359,4 +371,11 @@ semel_code sqlite_outbox_open(const char *url, const struct outbox_mapping *mapp
         }
         *ret = &o->s;
         return SEMEL_OK;
+}
+
+semel_code sqlite_outbox_open(const char *url, const struct outbox_mapping *mapping,
+                              const char *name, struct outbox_session **ret, semel_error *err)
+{
+        (void)name; /* SQLite's connections have no names */
+        return sqlite_outbox_open_with(url, mapping, &(struct sqlite_hooks){0}, ret, err);
 }

@@ -53,7 +53,8 @@ struct sqlite_outbox {
         struct outbox_session s;
         char *path;
         struct sqlite_boot_id boot_id;
-        const char *vfs; /* tests */
+        const char *vfs; /* tests; NULL: SQLite's own */
+        int max_page_count; /* tests; 0: no limit */
         struct outbox_mapping mapping; /* owned copies */
         bool open;
         struct sqlite_session ses;
