@@ -215,11 +215,13 @@ static enum round round_of(struct lane *l)
             !lane_blocked_refresh(l) || !unstick(l) || !fetch(l))
                 return ROUND_TROUBLE;
         size_t rows = l->rows.n;
+        atomic_fetch_add(&r->metrics.rows_under_way, (int64_t)rows);
         if (rows > 0)
                 publish(l);
         else
                 l->s->vt->abandon(l->s); /* single: the transaction that found nothing */
         outbox_rows_release(&l->rows);
+        atomic_fetch_sub(&r->metrics.rows_under_way, (int64_t)rows);
         l->may_peek = rows == 0;
         if (rows > 0 && (l->broker_away || atomic_load(&r->db_away)))
                 return ROUND_TROUBLE;

@@ -115,6 +115,10 @@ static int format_gauges(struct relay_metrics *m, struct buf *out)
                 rc = format_gauge(out, "semel_relay_owned_slots", "Slots that this relay owns.",
                                   (double)atomic_load(&m->owned_slots));
         if (rc == BUF_OK)
+                rc = format_gauge(out, "semel_relay_rows_under_way",
+                                  "Rows that were read and are not marked yet.",
+                                  (double)atomic_load(&m->rows_under_way));
+        if (rc == BUF_OK)
                 rc = format_gauge(out, "semel_relay_broker_away", "1 while the broker does not answer.",
                                   (double)(atomic_load(&m->broker_away) > 0));
         if (rc == BUF_OK)

@@ -36,6 +36,7 @@ struct relay_metrics {
         atomic_int_fast64_t lag_us[16]; /* of each lane's last batch; 0 when it found nothing */
         atomic_int_fast64_t oldest_pending_us, oldest_xmin_us; /* when last looked; -1: none */
         atomic_int_fast64_t owned_slots, broker_away;
+        atomic_int_fast64_t rows_under_way; /* read and not yet marked, of all lanes */
         atomic_int_fast64_t blocked_keys[16]; /* of each lane */
         atomic_int_fast64_t counted[4]; /* rows by state, when last looked; -1: never */
 };

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything at once: writers that commit, roll back and dawdle, three relays that are killed and
+stopped beyond their leases, a database and a broker that crash, twice each.
+
+    SEMEL_STORM_ROWS   how many rows (10,000; with a sanitizer 3,000; `make soak`: 100,000)
+    SEMEL_STORM_SEED   the seed to repeat
+
+What must hold: every committed event is in the log, no other is; the first occurrences of a key are in
+the order of its versions (its writers take the version under a lock of the aggregate's row);
+duplicates are at most the rows that were under way at the faults (rule C12); in mode exactly-once
+a read_committed consumer sees none."""
+import os
+import random
+import signal
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from support.binaries import FULL
+from support.relay import Relay
+from support.wait import wait_until
+
+pytestmark = pytest.mark.kafka
+
+ROWS = int(os.environ.get('SEMEL_STORM_ROWS', '10000' if FULL else '3000'))
+SEED = int(os.environ.get('SEMEL_STORM_SEED', random.SystemRandom().randrange(1 << 32)))
+WRITERS, KEYS, RELAYS, LANES, BATCH = 8, 1000, 3, 2, 100
+LEASE_S = 1.0
+MODES = ['owned', 'single', 'two-phase', 'exactly-once']
+TABLES = '''
+CREATE TABLE aggregate (id int PRIMARY KEY, version int NOT NULL DEFAULT 0);
+INSERT INTO aggregate SELECT i FROM generate_series(0, %d) i;
+CREATE TABLE truth (event_id uuid PRIMARY KEY, key text NOT NULL, version int NOT NULL);
+''' % (KEYS - 1)
+
+
+class Writers:
+    """Each takes a version under the lock of its aggregate's row, and publishes it in the same
+    transaction, which it sometimes rolls back, and sometimes holds open for a while."""
+
+    def __init__(self, pg, db, topic, rows, seed):
+        self.pg, self.db, self.topic, self.seed = pg, db, topic, seed
+        self.left = rows
+        self.lock = threading.Lock()
+        self.undone = set()  # ids that were rolled back for certain
+        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(WRITERS)]
+        for t in self.threads:
+            t.start()
+
+    def take(self):
+        with self.lock:
+            self.left -= 1
+            return self.left >= 0
+
+    def run(self, number):
+        chance = random.Random(self.seed * 100 + number)
+        conn = None
+        while self.take():
+            while True:
+                try:
+                    if conn is None:
+                        conn = self.pg.connect(self.db, autocommit=False)
+                    self.transaction(conn, chance)
+                    break
+                except psycopg2.Error:  # the server went away: committed or not, truth knows
+                    if conn is not None:
+                        conn.close()
+                    conn = None
+                    threading.Event().wait(0.05)
+        if conn is not None:
+            conn.close()
+
+    def transaction(self, conn, chance):
+        with conn.cursor() as c:
+            key = chance.randrange(KEYS)
+            c.execute('UPDATE aggregate SET version = version + 1 WHERE id = %s RETURNING version', (key,))
+            version = c.fetchone()[0]
+            c.execute('SELECT semel.publish(%s, %s, %s)',
+                      (self.topic, f'k{key}', b'k%d %d' % (key, version)))
+            event = c.fetchone()[0]
+            c.execute('INSERT INTO truth VALUES (%s, %s, %s)', (event, f'k{key}', version))
+            if chance.random() < 0.1:
+                threading.Event().wait(chance.random() * 0.05)
+            if chance.random() < 0.1:
+                conn.rollback()
+                self.undone.add(event)
+            else:
+                conn.commit()
+
+    def join(self):
+        for t in self.threads:
+            t.join()
+
+    def writing(self):
+        return self.left > 0
+
+
+class World:
+    def __init__(self, procs, build, pg, kafka, db, mode, chance):
+        self.procs, self.build, self.pg, self.kafka, self.db = procs, build, pg, kafka, db
+        self.mode, self.chance = mode, chance
+        self.faults = {'kill': 0, 'stop': 0, 'database': 0, 'broker': 0}
+        self.started = 0
+        self.relays = [self.start() for _ in range(RELAYS)]
+
+    def start(self):
+        self.started += 1
+        return Relay(self.procs, self.build, self.pg.url(self.db), self.kafka.bootstrap,
+                     name=f'relay{self.started}', mode=self.mode, slot_lease=f'{LEASE_S}s'.replace('.0', ''),
+                     batch_rows=BATCH, lanes=LANES, stuck_after='1s', retry_min='20ms', retry_max='200ms')
+
+    def pending(self):
+        return self.pg.value(self.db, "SELECT count(*) FROM semel.outbox WHERE status <> 'PUBLISHED'")
+
+    def struck(self, what):
+        """The fault strikes unfinished work: rows wait at this moment."""
+        assert wait_until(self.pending, what='rows that wait'), what
+        self.faults[what] += 1
+
+    def busy(self):
+        """A relay with a batch under way, if there is one in time."""
+        def look():
+            r = self.chance.choice(self.relays)
+            return r if r.metric('semel_relay_rows_under_way') > 0 else None
+        return wait_until(look, timeout=20, what='a batch under way')
+
+    def kill(self):
+        r = self.busy()
+        self.struck('kill')
+        r.p.kill()
+        self.relays[self.relays.index(r)] = self.start()
+
+    def stop(self):
+        r = self.busy()
+        self.struck('stop')
+        r.p.stop()
+        self.beyond_its_lease(r)
+        r.p.cont()
+        assert r.p.alive()
+
+    def beyond_its_lease(self, r):
+        """Until the others own all slots: nobody needs to count seconds."""
+        others = [o for o in self.relays if o is not r]
+        wait_until(lambda: sum(o.metric('semel_relay_owned_slots') for o in others) == 16, timeout=60,
+                   what='the others to take over')
+
+    def database(self):
+        self.struck('database')
+        self.pg.restart('immediate')
+
+    def broker(self):
+        self.struck('broker')
+        self.kafka.restart(kill=True)
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_c12_a_storm(procs, build, pg_own, kafka_own, semel, mode):
+    print(f'seed {SEED}: SEMEL_STORM_SEED={SEED}')
+    chance = random.Random(SEED)
+    db = pg_own.new_database()
+    assert semel('migrate', '--db', pg_own.url(db)).returncode == 0
+    pg_own.psql(db, TABLES)
+    topic = kafka_own.new_topic(6)
+    world = World(procs, build, pg_own, kafka_own, db, mode, chance)
+    faults = ['database', 'broker', 'kill', 'stop', 'kill', 'stop', 'database', 'broker', 'kill']
+    chance.shuffle(faults)
+    # the faults come while rows are still being written: each waits for its share of them
+    share = ROWS // (len(faults) + 1)
+    for fault in faults:
+        writers = Writers(pg_own, db, topic, share, chance.randrange(1 << 32))
+        getattr(world, fault)()
+        writers.join()
+        world.undone = getattr(world, 'undone', set()) | writers.undone
+    rest = Writers(pg_own, db, topic, share, chance.randrange(1 << 32))
+    rest.join()
+    world.undone |= rest.undone
+    wait_until(lambda: world.pending() == 0, timeout=120, what='the outbox to be empty')
+    for r in world.relays:
+        assert r.p.terminate(30) == 0, r.p.logs()
+    check(world, topic)
+
+
+def check(world, topic):
+    truth = {e: (k, v) for e, k, v in world.pg.sql(world.db, 'SELECT event_id::text, key, version FROM truth')}
+    isolation = 'read_committed' if world.mode == 'exactly-once' else 'read_uncommitted'
+    seen, last, duplicates = set(), {}, 0
+    for _, _, key, value, headers in world.kafka.consume_all(topic, isolation, timeout=120):
+        event = dict(headers)['event-id'].decode()
+        assert event not in world.undone, f'{event} was rolled back'
+        assert event in truth, f'{event} was never committed'
+        k, version = truth[event]
+        assert value == b'%s %d' % (k.encode(), version) and key == k.encode()
+        if event in seen:
+            duplicates += 1
+            continue
+        seen.add(event)
+        assert version > last.get(k, 0), f'{k}: {version} after {last[k]}'
+        last[k] = version
+    assert seen == set(truth), f'{len(truth) - len(seen)} of {len(truth)} are lost'
+    dead = world.pg.value(world.db, "SELECT count(*) FROM semel.outbox WHERE status = 'DEAD'")
+    assert dead == 0
+    faults = sum(world.faults.values())
+    print(f'{world.mode}: {len(truth)} events, {len(world.undone)} rolled back, {duplicates} duplicates, '
+          f'faults {world.faults}')
+    assert world.faults == {'kill': 3, 'stop': 2, 'database': 2, 'broker': 2}
+    # a fault of one relay strikes its two batches; one of the database or the broker, those of all
+    alone = world.faults['kill'] + world.faults['stop']
+    assert duplicates <= (alone + (faults - alone) * RELAYS) * LANES * BATCH
+    if world.mode == 'exactly-once':
+        assert duplicates == 0
