@@ -32,6 +32,7 @@ build: $(BUILD)/build.ninja
 	@ln -sfn src/cmd/semel $(BUILD)/semel
 	@ln -sfn examples/shop/shop $(BUILD)/shop
 	@ln -sfn examples/payd/payd $(BUILD)/payd
+	@ln -sfn examples/billing/billing $(BUILD)/billing
 	@ls $(BUILD)/src/cmd/semel $(BUILD)/examples/shop/shop >/dev/null
 	@echo "built $(BUILD)/semel and $(BUILD)/shop"
 
