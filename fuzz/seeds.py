@@ -86,6 +86,28 @@ def seeds_multipart():
     yield "header", b"multipart/form-data; charset=utf-8; boundary=X1"
 
 
+def seeds_gateway_file():
+    yield "packaging", (DATA.parent.parent / "packaging" / "gateway.yaml").read_bytes()
+    yield "routes", (b'upstream: http://a:1\npolicy: {on_unknown: retry}\nroutes:\n'
+                     b'  - path: /a/{*}\n    methods: [POST, PUT]\n    retention: 24h\n'
+                     b'  - {path: "/b/{**}", upstream: idempotent}\n')
+    yield "wrong", b'listn: ":1"\nroutes: 7\npolicy: []\nworkers: 99999\nlog: [a, {b: c}]\n'
+    yield "alias", b'a: &x [1, 2]\nb: *x\nroutes: [*x, {path: *x}]\n? {}\n: x\n'
+    yield "broken", b'listen: "\nupstream: [}'
+
+
+def seeds_call_end():
+    problem = (b'Content-Type: application/problem+json\nIdempotency-Outcome: unknown\n\n'
+               b'{"type":"https://semel.dev/problems/%s","title":"x","status":409,"retryable":%s,'
+               b'"original_status":201}')
+    for name in ("in-flight", "reply-not-kept", "outcome-unknown", "newer"):
+        yield name, b"\x01\x99" + problem % (name.encode(), b"true")
+    for status in (200, 308, 401, 409, 422, 429, 503):
+        yield str(status), status.to_bytes(2, "big") + b"Retry-After: 17\nIdempotency-Outcome: executed\n\n"
+    yield "date", (b"\x01\xf7Date: Sun, 06 Nov 1994 08:49:37 GMT\n"
+                   b"Retry-After: Sunday, 06-Nov-94 08:49:37 GMT\n\nSun Nov  6 08:49:37 1994")
+
+
 TARGETS = {name[len("seeds_"):]: fn for name, fn in globals().items() if name.startswith("seeds_")}
 
 

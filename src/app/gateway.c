@@ -46,6 +46,14 @@ static int tell_metrics(void *arg, struct buf *out)
                               atomic_load(&m->gw.waiters), out);
 }
 
+/* Each worker has the same store: one of them knows.  Whoever passes requests through while it is
+ * down is ready all the same. */
+static bool ready(void *arg)
+{
+        struct main_thread *m = arg;
+        return m->config->policy.store_down == STORE_DOWN_OPEN || worker_store_ok(m->workers[0]);
+}
+
 /* Nobody begins to wait for anything any more. */
 static void leaving(void *arg)
 {
@@ -123,7 +131,8 @@ static semel_code open_daemon(struct main_thread *m, void (*say_line)(const char
                                              .admin = m->config->admin,
                                              .admin_token_file = m->config->admin_token_file,
                                              .say = say_line};
-        const struct daemon_work work = {.metrics = tell_metrics,
+        const struct daemon_work work = {.ready = ready,
+                                         .metrics = tell_metrics,
                                          .leaving = leaving,
                                          .drain = drain,
                                          .ended = ended,

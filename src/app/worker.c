@@ -58,6 +58,7 @@ static void end(struct worker *w)
         w->server = NULL;
         upstream_free(w->up);
         w->up = NULL;
+        store_probe_stop(&w->probe);
         loop_store_free(w->ls);
         w->ls = NULL;
         loop_stop(w->loop);
@@ -119,6 +120,7 @@ static void on_wake(void *arg)
         if (n != 0)
                 look_again(w, ids, n);
         atomic_fetch_add(&w->beats, 1);
+        store_probe_look(&w->probe);
         int64_t deadline_us = atomic_load(&w->drain_until_us);
         if (deadline_us != 0 && w->phase == WORKER_RUNNING)
                 begin_drain(w, deadline_us);
@@ -136,6 +138,13 @@ uint64_t worker_beat(struct worker *w)
         return atomic_load(&w->beats);
 }
 
+bool worker_store_ok(struct worker *w)
+{
+        bool ok = store_probe_ok(&w->probe);
+        loop_wake(w->loop);
+        return ok;
+}
+
 /* -- life ------------------------------------------------------------------------------------------ */
 
 static semel_code open_store(struct worker *w, semel_error *err)
@@ -148,7 +157,11 @@ static semel_code open_store(struct worker *w, semel_error *err)
         if (code != SEMEL_OK)
                 return code;
         w->ls = loop_store_new(w->loop, w->st, err);
-        return w->ls ? SEMEL_OK : SEMEL_ERR_NO_MEMORY;
+        if (!w->ls)
+                return SEMEL_ERR_NO_MEMORY;
+        return store_probe_init(&w->probe, w->loop, w->ls)
+                       ? SEMEL_OK
+                       : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a timer");
 }
 
 static semel_code open_upstream(struct worker *w, semel_error *err)
@@ -235,6 +248,7 @@ void worker_free(struct worker *w)
         timer_free(w->phase_timer);
         http_server_free(w->server);
         upstream_free(w->up);
+        store_probe_stop(&w->probe);
         loop_store_free(w->ls);
         w->ls = NULL;
         if (w->loop)

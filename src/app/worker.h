@@ -11,6 +11,7 @@
 #include "app/access_log.h"
 #include "app/hot.h"
 #include "app/metrics.h"
+#include "app/store_probe.h"
 #include "core/gateway_config.h"
 #include "net/http_server.h"
 #include "net/upstream.h"
@@ -47,6 +48,7 @@ struct worker {
         struct upstream *up;
         struct store *st;
         struct loop_store *ls;
+        struct store_probe probe;
         struct sha256 *hash; /* of ids */
         struct hot_inbox inbox; /* ids whose waiters here are to look again */
         struct request *requests; /* all that live */
@@ -78,6 +80,8 @@ uint16_t worker_port(const struct worker *w);
 void worker_drain(struct worker *w, int64_t deadline_us);
 /* From the main thread: a number that has risen at the next call, if the worker's loop turns. */
 uint64_t worker_beat(struct worker *w);
+/* From the main thread: did the store answer, when it was asked last? */
+bool worker_store_ok(struct worker *w);
 /* Wait for the thread.  NULL is fine. */
 void worker_join(struct worker *w);
 /* Free what is not running.  NULL is fine. */

@@ -340,9 +340,11 @@ static bool word_next(struct span *rest, struct span *ret)
                 *rest = span_of(rest->p + 1, rest->n - 1);
         while (n < rest->n && rest->p[n] && !strchr(" \t,-", rest->p[n]))
                 n++;
+        if (n == 0)
+                return false;
         *ret = span_of(rest->p, n);
         *rest = span_of(rest->p + n, rest->n - n);
-        return n > 0;
+        return true;
 }
 
 bool http_date_parse(struct span text, int64_t *ret_s)

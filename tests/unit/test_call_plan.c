@@ -213,7 +213,7 @@ static void dates_have_three_forms(void **state)
                                            "Sunday, 06-Nov-94 08:49:37 GMT",
                                            "Sun Nov  6 08:49:37 1994"};
         static const char *const bad[] = {
-                "", "06 Nov 1994", "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 Nov 1994 08:4x:37 GMT",
+                "", " ,", "06 Nov 1994", "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 Nov 1994 08:4x:37 GMT",
                 "Sun, 32 Nov 1994 08:49:37 GMT", "Sun, 06 Nox 1994 08:49:37 GMT", "94 08:49:37 Nov"};
         int64_t s = 0;
         for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
