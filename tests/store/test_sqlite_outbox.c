@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -426,6 +427,7 @@ static void c1_a_killed_relay_is_followed_at_once(void **state)
         assert_int_equal(pipe(ready), 0);
         pid_t pid = fork();
         if (pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
                 struct outbox_session *s = open_outbox(w);
                 struct owner o = take(s, &relay_a);
                 struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
