@@ -186,7 +186,10 @@ semel_code bus_marker_read(const struct bus_config *config, const char *topic, s
                            int64_t timeout_us, bool *ret_found, struct buf *value,
                            semel_error *err)
 {
-        const struct bus_fixed defaults[] = {{"queued.max.messages.kbytes", "16384"}, {NULL, NULL}};
+        const struct bus_fixed defaults[] = {
+                {"queued.max.messages.kbytes", "16384"},
+                {"fetch.wait.max.ms", "10"}, /* the end is told by an answer without records */
+                {NULL, NULL}};
         const struct bus_fixed fixed[] = {
                 {"group.id", "semel-marker"}, /* asked for, never used: nothing is committed */
                 {"enable.auto.commit", "false"},
