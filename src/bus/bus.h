@@ -190,7 +190,8 @@ semel_code bus_consumer_seek(struct bus_consumer *c, const struct bus_partition 
 semel_code bus_consumer_commit(struct bus_consumer *c, const struct bus_partition *p, size_t n,
                                semel_error *err);
 
-/* End offset minus position, of one partition; -1: not known. */
+/* End offset minus p->offset; 0 when no message is left before the end; -1: not known.  It counts offsets,
+ * of which those that transactions leave behind are no messages. */
 int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p);
 
 /* retention.ms of a topic, 0 when unknown, -1 when for ever (rule D5). */

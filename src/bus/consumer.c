@@ -17,10 +17,22 @@
 /* A commit's answer; longer than the default session, after which there is nothing to commit. */
 enum { COMMIT_MS = 10000 };
 
+/* What ends a partition need not be a message: transactions leave their own records behind.  So
+ * "nothing is left" is known from the end that was reached, and not from offsets alone. */
+enum { PLACES_MAX = 4096 };
+struct place {
+        char topic[LIMIT_EVENT_TOPIC_BYTES + 1];
+        int32_t partition;
+        int64_t end;  /* where nothing was left */
+        int64_t next; /* behind the last message that was delivered */
+};
+
 struct bus_consumer {
         rd_kafka_t *rk;
         struct bus_client client;
         struct bus_consumer_hooks hooks;
+        struct place *place;
+        size_t place_count, last_place;
         bool lost; /* the group has put us out; librdkafka 2.0.2 forgets it before it revokes */
         semel_error trouble; /* of the client as a whole, not told yet; code 0: none */
 };
@@ -108,7 +120,7 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
                                           {"auto.offset.reset", "earliest"},
                                           {"partition.assignment.strategy", "range"},
                                           {"isolation.level", "read_committed"},
-                                          {"enable.partition.eof", "false"},
+                                          {"enable.partition.eof", "true"}, /* see place */
                                           {"allow.auto.create.topics", "false"},
                                           {NULL, NULL}};
         if (!group || !group[0] || topic_count == 0)
@@ -149,6 +161,7 @@ void bus_consumer_close(struct bus_consumer *c)
                 rd_kafka_destroy(c->rk);
         }
         bus_client_release(&c->client);
+        free(c->place);
         free(c);
 }
 
@@ -204,6 +217,52 @@ void bus_message_free(struct bus_message *m)
         free(m);
 }
 
+static struct place *find_place(struct bus_consumer *c, const char *topic, int32_t partition)
+{
+        struct place *p = c->last_place < c->place_count ? &c->place[c->last_place] : NULL;
+        if (p && p->partition == partition && strcmp(p->topic, topic) == 0)
+                return p;
+        for (size_t i = 0; i < c->place_count; i++) {
+                p = &c->place[i];
+                if (p->partition == partition && strcmp(p->topic, topic) == 0) {
+                        c->last_place = i;
+                        return p;
+                }
+        }
+        return NULL;
+}
+
+/* Only for the lag: without memory for it, it is told a little too high. */
+static struct place *get_place(struct bus_consumer *c, const rd_kafka_message_t *m)
+{
+        const char *topic = rd_kafka_topic_name(m->rkt);
+        struct place *p = find_place(c, topic, m->partition);
+        if (p || c->place_count == PLACES_MAX)
+                return p;
+        struct place *more = realloc(c->place, (c->place_count + 1) * sizeof *more);
+        if (!more)
+                return NULL;
+        c->place = more;
+        p = &more[c->place_count++];
+        *p = (struct place){.partition = m->partition};
+        (void)snprintf(p->topic, sizeof p->topic, "%s", topic);
+        return p;
+}
+
+static void keep_end(struct bus_consumer *c, const rd_kafka_message_t *m)
+{
+        struct place *p = get_place(c, m);
+        if (p)
+                p->end = m->offset;
+}
+
+static void keep_delivered(struct bus_consumer *c, const rd_kafka_message_t *m)
+{
+        struct place *p = get_place(c, m);
+        if (p)
+                p->next = m->offset + 1;
+}
+
 /* An event that is no message: is it worth an error? */
 static semel_code event_of(struct bus_consumer *c, const rd_kafka_message_t *m, semel_error *err)
 {
@@ -212,6 +271,8 @@ static semel_code event_of(struct bus_consumer *c, const rd_kafka_message_t *m, 
                 return err_set(err, SEMEL_ERR_INTERNAL, "the Kafka consumer is finished: %s", why);
         switch (m->err) {
         case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+                keep_end(c, m);
+                return SEMEL_OK;
         case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART: /* it may be made later */
         case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
         case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
@@ -248,6 +309,7 @@ semel_code bus_consume(struct bus_consumer *c, int64_t timeout_us, struct bus_me
                         *ret = NULL;
                 return rc;
         }
+        keep_delivered(c, m);
         struct bus_message *msg = message_new(m);
         if (!msg) {
                 /* The message is dropped here but not committed: whoever goes on would skip it. */
@@ -343,6 +405,9 @@ int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p)
         if (rd_kafka_get_watermark_offsets(c->rk, p->topic, p->partition, &low, &high) || high < 0 ||
             p->offset < 0)
                 return -1;
+        const struct place *place = find_place(c, p->topic, p->partition);
+        if (place && place->end >= high && p->offset >= place->next)
+                return 0;
         return high > p->offset ? high - p->offset : 0;
 }
 

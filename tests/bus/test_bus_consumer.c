@@ -151,6 +151,36 @@ static void d4_only_what_was_committed_is_passed_over(void **state)
         bus_consumer_close(c);
 }
 
+static void the_lag_is_0_at_the_end_though_transactions_leave_records(void **state)
+{
+        (void)state;
+        const char *topic = kit_topic("lag");
+        kit_create(kit_broker(), topic, 1, NULL);
+        struct bus_config config = kit_config(kit_broker());
+        struct bus_producer *p = NULL;
+        assert_ok(bus_producer_open(&config, kit_topic("tx"), 20 * SECOND, kit_on_report, &reports,
+                                    &p, &err));
+        assert_int_equal(bus_tx_init(p, 20 * SECOND, &err), BUS_TX_OK);
+        assert_int_equal(bus_tx_begin(p, &err), BUS_TX_OK);
+        kit_send(p, topic, "k", "one");
+        kit_send(p, topic, "k", "two");
+        assert_int_equal(bus_tx_commit(p, 20 * SECOND, &err), BUS_TX_OK);
+        bus_producer_close(p);
+        struct bus_consumer *c = consumer(kit_topic("g"), topic, NULL);
+        expect(c, "one");
+        struct bus_partition at = {topic, 0, 1};
+        assert_int_equal(bus_consumer_lag(c, &at), 2); /* a message and the commit's record */
+        expect(c, "two");
+        expect_nothing(c, 500 * MS);
+        assert_int_equal(bus_consumer_lag(c, &at), 2);
+        at.offset = 2;
+        assert_int_equal(bus_consumer_lag(c, &at), 0);
+        send(topic, 0, four, 1);
+        expect(c, "one");
+        assert_true(bus_consumer_lag(c, &at) > 0);
+        bus_consumer_close(c);
+}
+
 static void a_paused_partition_loses_nothing(void **state)
 {
         (void)state;
@@ -341,6 +371,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_message_comes_whole),
                 cmocka_unit_test(d4_only_what_was_committed_is_passed_over),
+                cmocka_unit_test(the_lag_is_0_at_the_end_though_transactions_leave_records),
                 cmocka_unit_test(a_paused_partition_loses_nothing),
                 cmocka_unit_test(d4_a_topic_that_does_not_exist_yet_is_waited_for),
                 cmocka_unit_test(d4_who_gives_a_partition_up_has_committed_and_nothing_comes_twice),
