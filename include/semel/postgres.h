@@ -65,6 +65,20 @@ SEMEL_API semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *
 SEMEL_API semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_event *ev,
                                             char *ret_event_id, semel_error *err);
 
+/* Is this event new to this consumer?  In the transaction that is open on `conn`: the record commits
+ * together with what the caller does for the event.  An event that is not new is a success, and
+ * *ret_first is false.
+ * consumer, source, event_id  1 to 255 bytes of UTF-8 each; source is usually the topic.
+ * payload_hash                32 bytes (SHA-256 of the payload), or NULL.  The same id with another
+ *                             hash leaves a row in semel.inbox_alarm.
+ * Another transaction that is at the same event is waited for, at most 5 s: SEMEL_ERR_BUSY then, and
+ * the transaction is usable.  SEMEL_ERR_CONFLICT: roll back and retry your transaction.
+ * SEMEL_ERR_TX_STATE: no transaction is open, or it has failed.  SEMEL_ERR_ARGUMENT. */
+SEMEL_API semel_code semel_pg_inbox_first(struct pg_conn *conn, const char *consumer,
+                                          const char *source, const char *event_id,
+                                          const unsigned char *payload_hash, bool *ret_first,
+                                          semel_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -48,6 +48,14 @@ SEMEL_API semel_outcome semel_sqlite_run(struct sqlite3 *db, const semel_command
 SEMEL_API semel_code semel_sqlite_outbox_append(struct sqlite3 *db, const semel_event *ev,
                                                 char *ret_event_id, semel_error *err);
 
+/* Is this event new to this consumer?  See semel_pg_inbox_first(): the same rules.
+ * db  in a transaction begun with BEGIN IMMEDIATE, in whose main file are semel's tables
+ *     (semel_sqlite_migrate). */
+SEMEL_API semel_code semel_sqlite_inbox_first(struct sqlite3 *db, const char *consumer,
+                                              const char *source, const char *event_id,
+                                              const unsigned char *payload_hash, bool *ret_first,
+                                              semel_error *err);
+
 #ifdef __cplusplus
 }
 #endif

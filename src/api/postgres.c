@@ -41,3 +41,16 @@ semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_event *ev, c
                 event_id_format(id, ret_event_id);
         return code;
 }
+
+semel_code semel_pg_inbox_first(struct pg_conn *conn, const char *consumer, const char *source,
+                                const char *event_id, const unsigned char *payload_hash,
+                                bool *ret_first, semel_error *err)
+{
+        struct inbox_event event = {.consumer = span_str(consumer),
+                                    .source = span_str(source),
+                                    .id = span_str(event_id),
+                                    .has_hash = payload_hash != NULL};
+        if (payload_hash)
+                memcpy(event.hash, payload_hash, sizeof event.hash);
+        return postgres_inbox_first(conn, &event, ret_first, err);
+}

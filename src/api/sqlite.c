@@ -37,3 +37,16 @@ semel_code semel_sqlite_outbox_append(struct sqlite3 *db, const semel_event *ev,
 {
         return sqlite_outbox_append(db, ev ? event_object_view(ev) : NULL, ret_event_id, err);
 }
+
+semel_code semel_sqlite_inbox_first(struct sqlite3 *db, const char *consumer, const char *source,
+                                    const char *event_id, const unsigned char *payload_hash,
+                                    bool *ret_first, semel_error *err)
+{
+        struct inbox_event event = {.consumer = span_str(consumer),
+                                    .source = span_str(source),
+                                    .id = span_str(event_id),
+                                    .has_hash = payload_hash != NULL};
+        if (payload_hash)
+                memcpy(event.hash, payload_hash, sizeof event.hash);
+        return sqlite_inbox_first(db, &event, ret_first, err);
+}

@@ -201,6 +201,28 @@ const char *inbox_id_fault(const uint8_t *p, size_t n)
         return NULL;
 }
 
+static bool begins_with_word(const char *text, const char *word)
+{
+        size_t i = 0;
+        for (; word[i]; i++)
+                if ((text[i] | 0x20) != word[i])
+                        return false;
+        uint8_t next = (uint8_t)text[i];
+        return !((next | 0x20) >= 'a' && (next | 0x20) <= 'z') && next != '_' &&
+               !(next >= '0' && next <= '9');
+}
+
+bool inbox_sql_ends_transaction(const char *sql)
+{
+        static const char *const words[] = {"commit", "rollback", "abort", "end", "begin", "start",
+                                            "savepoint", "release", "prepare", "copy"};
+        sql += strspn(sql, " \t\r\n");
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+                if (begins_with_word(sql, words[i]))
+                        return true;
+        return false;
+}
+
 /* -- SQLSTATEs ---------------------------------------------------------------------------------- */
 
 bool inbox_sqlstate_is_goodbye(const char *sqlstate)

@@ -77,6 +77,9 @@ const char *inbox_id_fault(const uint8_t *p, size_t n);
 /* Is it UTF-8 without NUL? */
 bool inbox_is_text(const uint8_t *p, size_t n);
 
+/* A statement that begins or ends a transaction would take the record of the event with it. */
+bool inbox_sql_ends_transaction(const char *sql);
+
 /* SQLSTATEs that are nobody's fault (rule D2). */
 bool inbox_sqlstate_is_transient(const char *sqlstate);
 /* ... and of those, the ones after which the connection is gone. */

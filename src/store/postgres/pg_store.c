@@ -565,4 +565,5 @@ const struct store_driver store_postgres_driver = {
         .migrate = pg_schema_migrate,
         .print = pg_schema_print,
         .outbox_open = pg_outbox_open,
+        .inbox_open = postgres_inbox_open,
 };

@@ -13,6 +13,11 @@ extern const struct store_tx_vt store_postgres_tx; /* conn is a struct pg_conn *
 
 /* semel_pg_prepare() */
 struct pg_conn;
+semel_code postgres_inbox_open(const char *url, const char *name, struct inbox_session **ret,
+                               semel_error *err);
+/* semel_pg_inbox_first(): consumer, source, id and hash of `event` count. */
+semel_code postgres_inbox_first(struct pg_conn *conn, const struct inbox_event *event,
+                                bool *ret_first, semel_error *err);
 semel_code postgres_store_prepare(struct pg_conn *conn, semel_error *err);
 
 /* semel_pg_outbox_append() */

@@ -83,6 +83,10 @@ void session_take_time(struct sqlite_session *ses, const struct sys_clock *clock
 int session_save_mark(struct sqlite_session *ses);
 void session_rollback(struct sqlite_session *ses);
 
+/* In a transaction of somebody else's: make it a writing one, and read the clock (sqlite_tx.c). */
+semel_code sqlite_tx_write_lock(struct sqlite_session *ses, semel_error *err);
+semel_code sqlite_tx_clock(struct sqlite_session *ses, semel_error *err);
+
 /* What the connection's last error means; fills err. */
 semel_code session_error(const struct sqlite_session *ses, semel_error *err);
 semel_code sqlite_error(sqlite3 *db, int rc, const char *name, semel_error *err);

@@ -398,4 +398,5 @@ const struct store_driver store_sqlite_driver = {
         .print = sqlite_print,
         .outbox_open = sqlite_outbox_open,
         .print_mapping = sqlite_outbox_print_mapping,
+        .inbox_open = sqlite_inbox_open,
 };

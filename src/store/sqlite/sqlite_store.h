@@ -12,6 +12,11 @@ extern const struct store_driver store_sqlite_driver;
 extern const struct store_tx_vt store_sqlite_tx; /* conn is a struct sqlite3 * */
 
 struct sqlite3;
+semel_code sqlite_inbox_open(const char *url, const char *name, struct inbox_session **ret,
+                             semel_error *err);
+/* semel_sqlite_inbox_first(): consumer, source, id and hash of `event` count. */
+semel_code sqlite_inbox_first(struct sqlite3 *db, const struct inbox_event *event, bool *ret_first,
+                              semel_error *err);
 semel_code sqlite_store_migrate_db(struct sqlite3 *db, semel_error *err);
 /* See semel_sqlite_outbox_append(). */
 semel_code sqlite_outbox_append(struct sqlite3 *db, const struct event *ev,

@@ -28,37 +28,37 @@ static int last_code(const struct tx *t)
 
 /* A transaction that began with a read cannot wait for a writer: SQLite says BUSY at once when its
  * snapshot is old or somebody writes. */
-static semel_code need_write_lock(struct tx *t, semel_error *err)
+semel_code sqlite_tx_write_lock(struct sqlite_session *ses, semel_error *err)
 {
-        int state = sqlite3_txn_state(t->ses.db, "main");
+        int state = sqlite3_txn_state(ses->db, "main");
         if (state == SQLITE_TXN_WRITE)
                 return SEMEL_OK;
-        int rc = session_run(&t->ses, SQL_UPGRADE_LOCK);
+        int rc = session_run(ses, SQL_UPGRADE_LOCK);
         if (rc == SQLITE_OK)
                 return SEMEL_OK;
         if ((rc & 0xff) == SQLITE_BUSY && state == SQLITE_TXN_READ)
                 rc = SQLITE_BUSY_SNAPSHOT; /* to the caller it is the same */
-        return sqlite_error(t->ses.db, rc, t->ses.name, err);
+        return sqlite_error(ses->db, rc, ses->name, err);
 }
 
-static semel_code load_clock(struct tx *t, semel_error *err)
+semel_code sqlite_tx_clock(struct sqlite_session *ses, semel_error *err)
 {
         struct sqlite_boot_id boot_id;
         semel_code code = sqlite_boot_id_read(&boot_id, err);
         if (code == SEMEL_OK)
-                code = session_load_mark(&t->ses, err);
+                code = session_load_mark(ses, err);
         if (code != SEMEL_OK)
                 return code;
-        if (memcmp(boot_id.b, t->ses.mark.boot_id.b, sizeof boot_id.b) != 0) {
+        if (memcmp(boot_id.b, ses->mark.boot_id.b, sizeof boot_id.b) != 0) {
                 /* The machine was started anew since; a store in another one that is alive sees it
                  * in its next group, and stops. */
-                sqlite_mark_reboot(&t->ses.mark, &boot_id, clock_boot_us(), clock_wall_us());
-                t->ses.mark_changed = true;
+                sqlite_mark_reboot(&ses->mark, &boot_id, clock_boot_us(), clock_wall_us());
+                ses->mark_changed = true;
         }
-        session_take_time(&t->ses, &sys_clock_host);
-        int rc = session_save_mark(&t->ses);
-        t->ses.mark_changed = false;
-        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(t->ses.db, rc, t->ses.name, err);
+        session_take_time(ses, &sys_clock_host);
+        int rc = session_save_mark(ses);
+        ses->mark_changed = false;
+        return rc == SQLITE_OK ? SEMEL_OK : sqlite_error(ses->db, rc, ses->name, err);
 }
 
 static void tx_end(struct store_tx *tx)
@@ -95,9 +95,9 @@ static semel_code tx_begin(struct store_tx *tx, semel_error *err)
         else
                 code = sqlite_error(db, rc, t->ses.name, err);
         if (code == SEMEL_OK)
-                code = need_write_lock(t, err);
+                code = sqlite_tx_write_lock(&t->ses, err);
         if (code == SEMEL_OK)
-                code = load_clock(t, err);
+                code = sqlite_tx_clock(&t->ses, err);
         if (code != SEMEL_OK)
                 tx_end(tx);
         return code;

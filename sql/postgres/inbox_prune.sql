@@ -1,0 +1,9 @@
+-- Forget the oldest events of a consumer.  $1 consumer, $2 older than so many us, $3 how many.
+DELETE FROM semel.processed_event p
+USING (SELECT consumer, source, event_id FROM semel.processed_event
+       WHERE consumer = $1
+         AND processed_at < pg_catalog.clock_timestamp() - $2::bigint * interval '1 microsecond'
+       ORDER BY processed_at
+       LIMIT $3
+       FOR UPDATE SKIP LOCKED) old
+WHERE p.consumer = old.consumer AND p.source = old.source AND p.event_id = old.event_id

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pg_inbox_letter: dead letters, and what operators see of the inbox.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/inbox_plan.h"
+#include "sql_postgres.h"
+#include "store/postgres/pg_error.h"
+#include "store/postgres/pg_inbox.h"
+#include "store/postgres/pg_row.h"
+
+static void text(struct params *p, int i, struct span s)
+{
+        pg_params_scalar(p, i, PG_TEXT);
+        pg_params_bytea(p, i, s);
+}
+
+static void bytes_or_null(struct params *p, int i, enum pg_type type, struct span s, bool is_null)
+{
+        pg_params_scalar(p, i, type);
+        if (is_null)
+                pg_params_null(p, i);
+        else
+                pg_params_bytea(p, i, s);
+}
+
+static void number(struct params *p, int i, enum pg_type type, int64_t v)
+{
+        pg_params_scalar(p, i, type);
+        pg_params_int(p, i, v);
+}
+
+/* -- bury ---------------------------------------------------------------------------------------- */
+
+static bool send_letter(struct pg_inbox *in, const struct inbox_event *e, int attempts,
+                        const char *reason)
+{
+        struct params *p = &in->params;
+        pg_params_clear(p, 12);
+        text(p, 0, e->consumer);
+        text(p, 1, e->source);
+        bytes_or_null(p, 2, PG_TEXT, e->id, e->id.n == 0);
+        text(p, 3, e->topic);
+        number(p, 4, PG_INT4, e->partition);
+        number(p, 5, PG_INT8, e->offset);
+        bytes_or_null(p, 6, PG_BYTEA, e->key, e->key_is_null);
+        bytes_or_null(p, 7, PG_BYTEA, e->payload, e->payload_is_null);
+        text(p, 8, e->headers.n ? e->headers : span_str("[]"));
+        bytes_or_null(p, 9, PG_BYTEA, span_of(e->hash, sizeof e->hash), !e->has_hash);
+        number(p, 10, PG_INT4, attempts);
+        text(p, 11, span_str(reason));
+        return pg_inbox_send(in, sql_postgres_inbox_bury, true);
+}
+
+static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, const char *topic)
+{
+        struct params *p = &in->params;
+        pg_params_clear(p, 4);
+        text(p, 0, span_str(topic));
+        bytes_or_null(p, 1, PG_TEXT, e->key, e->key_is_null || !inbox_is_text(e->key.p, e->key.n));
+        bytes_or_null(p, 2, PG_BYTEA, e->payload, e->payload_is_null);
+        text(p, 3, e->headers.n ? e->headers : span_str("[]"));
+        return pg_inbox_send(in, sql_postgres_inbox_publish, true);
+}
+
+static void as_ours(struct inbox_result *ret)
+{
+        if (ret->end != INBOX_FAILED)
+                return;
+        if (inbox_sqlstate_is_transient(ret->err.sqlstate))
+                ret->end = INBOX_AGAIN;
+        else
+                ret->end = ret->err.code == SEMEL_ERR_STORE_DOWN ||
+                                           ret->err.code == SEMEL_ERR_STORE_FULL
+                                   ? INBOX_DOWN
+                                   : INBOX_STOP;
+}
+
+static bool begin(struct pg_inbox *in, int64_t deadline_us, struct inbox_result *ret)
+{
+        *ret = (struct inbox_result){.end = INBOX_DONE};
+        if (pg_inbox_connect(in, deadline_us, &ret->err) == SEMEL_OK) {
+                if (PQenterPipelineMode(in->pg))
+                        return true;
+                (void)pg_error_from_connection(&ret->err, in->pg);
+        }
+        ret->end = ret->err.code == SEMEL_ERR_STORE_DOWN ? INBOX_DOWN : INBOX_STOP;
+        return false;
+}
+
+/* COMMIT what the pipeline began. */
+static void commit(struct pg_inbox *in, bool sent, struct inbox_result *ret)
+{
+        sent = sent && PQsendQueryParams(in->pg, "COMMIT", 0, NULL, NULL, NULL, NULL, 1) &&
+               pg_inbox_sync(in);
+        if (!sent) {
+                (void)err_set(&ret->err, SEMEL_ERR_NO_MEMORY, "no memory for a statement");
+                ret->end = INBOX_DOWN;
+                pg_inbox_drop(in);
+                return;
+        }
+        (void)pg_inbox_collect(in, SIZE_MAX, NULL, ret);
+}
+
+void pg_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,
+                   const char *reason, const char *dead_topic, int64_t deadline_us,
+                   bool *ret_buried, struct inbox_result *ret)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        PGresult *res = NULL;
+        bool is_new = true, has_id = event->id.n > 0;
+        if (!begin(in, deadline_us, ret))
+                return;
+        bool sent = pg_inbox_send_begin(in, NULL) &&
+                    (has_id ? pg_inbox_send_record(in, event, 1)
+                            : send_letter(in, event, attempts, reason)) &&
+                    pg_inbox_sync(in);
+        if (!sent) {
+                commit(in, false, ret);
+                return;
+        }
+        (void)pg_inbox_collect(in, 2, &res, ret);
+        if (ret->end == INBOX_DONE)
+                is_new = PQntuples(res) > 0;
+        PQclear(res);
+        if (ret->end == INBOX_DONE && !PQenterPipelineMode(in->pg))
+                ret->end = INBOX_BROKE;
+        if (ret->end == INBOX_DONE) {
+                sent = true;
+                if (has_id && is_new)
+                        sent = send_letter(in, event, attempts, reason);
+                if (has_id)
+                        sent = sent && pg_inbox_send_uncount(in, event);
+                if (is_new && dead_topic)
+                        sent = sent && send_to_topic(in, event, dead_topic);
+                commit(in, sent, ret);
+        }
+        as_ours(ret);
+        if (ret->end == INBOX_DONE)
+                *ret_buried = is_new;
+        else
+                pg_inbox_rollback(in);
+}
+
+/* -- letters ---------------------------------------------------------------------------------- */
+
+static void read_letter(const PGresult *res, int row, struct inbox_letter *l)
+{
+        l->id = pg_result_int(res, row, 0);
+        l->state = (enum inbox_letter_state)pg_result_int(res, row, 1);
+        struct span *const spans[] = {&l->consumer, &l->source, &l->event_id, &l->topic,
+                                      &l->key, &l->payload, &l->headers, &l->reason};
+        for (int i = 0; i < 8; i++)
+                *spans[i] = pg_result_bytes(res, row, 2 + i);
+        l->key_is_null = PQgetisnull(res, row, 6);
+        l->payload_is_null = PQgetisnull(res, row, 7);
+        l->partition = (int32_t)pg_result_int(res, row, 10);
+        l->attempts = (int32_t)pg_result_int(res, row, 11);
+        l->offset = pg_result_int(res, row, 12);
+        l->dead_us = pg_result_time_us(res, row, 13);
+}
+
+static void letter_back(struct pg_inbox *in, int64_t id, const semel_error *why,
+                        int64_t deadline_us)
+{
+        semel_error ignored = {0};
+        pg_params_clear(&in->params, 2);
+        number(&in->params, 0, PG_INT8, id);
+        text(&in->params, 1, span_str(why->text));
+        PQclear(pg_inbox_ask(in, sql_postgres_inbox_letter_back, deadline_us, &ignored));
+}
+
+void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t id,
+                        const struct inbox_handler *handler, int64_t deadline_us, bool *ret_found,
+                        struct inbox_result *ret)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        PGresult *res = NULL;
+        struct inbox_letter l = {0};
+        bool found = false;
+        if (!begin(in, deadline_us, ret))
+                return;
+        bool sent = pg_inbox_send_begin(in, handler);
+        pg_params_clear(&in->params, 2);
+        text(&in->params, 0, consumer);
+        number(&in->params, 1, PG_INT8, id);
+        sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_take, true) && pg_inbox_sync(in);
+        if (!sent) {
+                commit(in, false, ret);
+                return;
+        }
+        (void)pg_inbox_collect(in, 2, &res, ret);
+        as_ours(ret);
+        if (ret->end != INBOX_DONE)
+                goto out;
+        found = PQntuples(res) > 0;
+        if (!found)
+                goto out;
+        read_letter(res, 0, &l);
+        const struct inbox_event event = {
+                .consumer = l.consumer, .source = l.source, .id = l.event_id, .topic = l.topic,
+                .key = l.key, .payload = l.payload, .headers = l.headers,
+                .key_is_null = l.key_is_null, .payload_is_null = l.payload_is_null,
+                .partition = l.partition, .offset = l.offset};
+        pg_inbox_handle_one(in, handler, &event, ret);
+        if (ret->end != INBOX_DONE)
+                goto out;
+        sent = PQenterPipelineMode(in->pg) == 1;
+        pg_params_clear(&in->params, 1);
+        number(&in->params, 0, PG_INT8, l.id);
+        sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_done, true);
+        commit(in, sent, ret);
+        if (ret->end == INBOX_FAILED && inbox_sqlstate_is_transient(ret->err.sqlstate))
+                ret->end = INBOX_AGAIN;
+        ret->processed = 1;
+out:
+        pg_inbox_rollback(in);
+        if (ret->end == INBOX_FAILED)
+                letter_back(in, l.id, &ret->err, deadline_us);
+        PQclear(res);
+        *ret_found = found;
+}
+
+/* -- operators -------------------------------------------------------------------------------- */
+
+static int64_t rows_changed(PGresult *res)
+{
+        long long n = 0;
+        (void)sscanf(PQcmdTuples(res), "%lld", &n);
+        PQclear(res);
+        return n;
+}
+
+semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t keep_us,
+                          int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 3);
+        text(&in->params, 0, consumer);
+        number(&in->params, 1, PG_INT8, keep_us);
+        number(&in->params, 2, PG_INT8, LIMIT_INBOX_PRUNE_ROWS);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_prune, deadline_us, err);
+        if (!res)
+                return semel_error_code(err);
+        *ret_rows = rows_changed(res);
+        return SEMEL_OK;
+}
+
+static void copy_name(char *out, size_t max, struct span s)
+{
+        (void)snprintf(out, max, "%.*s", (int)s.n, (const char *)s.p);
+}
+
+semel_code pg_inbox_status(struct inbox_session *s, int64_t deadline_us, struct inbox_count **ret,
+                           size_t *ret_n, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 0);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_status, deadline_us, err);
+        if (!res)
+                return semel_error_code(err);
+        int n = PQntuples(res);
+        struct inbox_count *counts = calloc((size_t)n + 1, sizeof *counts);
+        if (!counts) {
+                PQclear(res);
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the list");
+        }
+        for (int i = 0; i < n; i++) {
+                struct inbox_count *c = &counts[i];
+                copy_name(c->consumer, sizeof c->consumer, pg_result_bytes(res, i, 0));
+                copy_name(c->source, sizeof c->source, pg_result_bytes(res, i, 1));
+                c->processed = pg_result_int(res, i, 2);
+                c->dead = pg_result_int(res, i, 3);
+                c->retry = pg_result_int(res, i, 4);
+                c->alarms = pg_result_int(res, i, 5);
+                if (!PQgetisnull(res, i, 6)) {
+                        c->oldest_us = pg_result_time_us(res, i, 6);
+                        c->newest_us = pg_result_time_us(res, i, 7);
+                }
+        }
+        PQclear(res);
+        *ret = counts;
+        *ret_n = (size_t)n;
+        return SEMEL_OK;
+}
+
+static void release_result(void *driver)
+{
+        PQclear(driver);
+}
+
+semel_code pg_inbox_list(struct inbox_session *s, struct span consumer,
+                         enum inbox_letter_state state, int64_t after_id, size_t max,
+                         int64_t deadline_us, struct inbox_letters *ret, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 4);
+        text(&in->params, 0, consumer);
+        number(&in->params, 1, PG_INT2, state);
+        number(&in->params, 2, PG_INT8, after_id);
+        number(&in->params, 3, PG_INT8, (int64_t)max);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_list, deadline_us, err);
+        if (!res)
+                return semel_error_code(err);
+        struct inbox_letters list = {.n = (size_t)PQntuples(res), .driver = res,
+                                     .release = release_result};
+        list.letter = calloc(list.n + 1, sizeof *list.letter);
+        if (!list.letter) {
+                PQclear(res);
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the list");
+        }
+        for (size_t i = 0; i < list.n; i++)
+                read_letter(res, (int)i, &list.letter[i]);
+        *ret = list;
+        return SEMEL_OK;
+}
+
+semel_code pg_inbox_decide(struct inbox_session *s, struct span consumer, int64_t id,
+                           enum inbox_letter_state to, const char *who, const char *reason,
+                           int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 5);
+        text(&in->params, 0, consumer);
+        number(&in->params, 1, PG_INT8, id);
+        number(&in->params, 2, PG_INT2, to);
+        text(&in->params, 3, span_str(who));
+        text(&in->params, 4, span_str(reason));
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_decide, deadline_us, err);
+        if (!res)
+                return semel_error_code(err);
+        int64_t n = rows_changed(res);
+        if (n == 0)
+                return err_set(err, SEMEL_ERR_NOT_FOUND,
+                               "there is no such dead letter; `semel inbox dead list` shows what "
+                               "there is");
+        *ret_rows = n;
+        return SEMEL_OK;
+}
