@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * consume: the engine's life, and the thread that owns the consumer.
+ */
+#include "consume/consume.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "consume/consume_internal.h"
+#include "json/pointer.h"
+#include "sys/clock.h"
+
+void consume_say(struct consume *c, const char *fmt, ...)
+{
+        char line[1024];
+        va_list ap;
+        if (!c->config.say)
+                return;
+        va_start(ap, fmt);
+        (void)vsnprintf(line, sizeof line, fmt, ap);
+        va_end(ap);
+        c->config.say(c->config.say_arg, line);
+}
+
+void consume_wait(struct consume *c, pthread_cond_t *cond, int64_t until_us)
+{
+        struct timespec ts;
+        int64_t left_us = until_us - clock_boot_us();
+        if (left_us <= 0)
+                return;
+        (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+        int64_t ns = ts.tv_nsec + left_us % SECOND * 1000;
+        ts.tv_sec += (time_t)(left_us / SECOND + ns / 1000000000);
+        ts.tv_nsec = (long)(ns % 1000000000);
+        (void)pthread_cond_timedwait(cond, &c->mu, &ts);
+}
+
+/* -- start ----------------------------------------------------------------------------------------- */
+
+static bool told_to_end(struct consume *c)
+{
+        (void)pthread_mutex_lock(&c->mu);
+        bool end = c->draining || c->stopping;
+        (void)pthread_mutex_unlock(&c->mu);
+        return end;
+}
+
+static void pause_for(struct consume *c, int64_t us)
+{
+        int64_t until_us = clock_boot_us() + us;
+        (void)pthread_mutex_lock(&c->mu);
+        while (!c->draining && !c->stopping && clock_boot_us() < until_us) {
+                atomic_fetch_add(&c->turns, 1);
+                consume_wait(c, &c->idle, until_us);
+        }
+        (void)pthread_mutex_unlock(&c->mu);
+}
+
+static void fail(struct consume *c, const semel_error *err)
+{
+        (void)pthread_mutex_lock(&c->mu);
+        if (c->failed.code == SEMEL_OK)
+                c->failed = *err;
+        (void)pthread_mutex_unlock(&c->mu);
+}
+
+/* The statement prepares, or the program ends; a database that is away is waited for. */
+static bool check_database(struct consume *c)
+{
+        bool said = false;
+        while (!told_to_end(c)) {
+                semel_error err = {0};
+                semel_code code = c->keeper->vt->check(c->keeper, &c->config.handler,
+                                                       clock_boot_us() + CONSUME_ASK_US, &err);
+                if (code == SEMEL_OK)
+                        return true;
+                if (code != SEMEL_ERR_STORE_DOWN && code != SEMEL_ERR_BUSY) {
+                        fail(c, &err);
+                        return false;
+                }
+                atomic_store(&c->database_down, true);
+                if (!said)
+                        consume_say(c, "waiting for the database: %s", err.text);
+                said = true;
+                pause_for(c, CONSUME_DOWN_US);
+        }
+        return false;
+}
+
+static void on_assigned(void *arg, const struct bus_partition *p, size_t n)
+{
+        part_assign(arg, p, n);
+}
+
+static void on_revoked(void *arg, const struct bus_partition *p, size_t n, bool lost)
+{
+        part_revoke(arg, p, n, lost);
+}
+
+static bool open_bus(struct consume *c)
+{
+        const struct bus_consumer_hooks hooks = {
+                .assigned = on_assigned, .revoked = on_revoked, .arg = c};
+        semel_error err = {0};
+        if (bus_consumer_open(&c->config.bus, c->config.group, c->config.topics,
+                              c->config.topic_count, &hooks, &c->bus, &err) == SEMEL_OK)
+                return true;
+        fail(c, &err);
+        return false;
+}
+
+/* An event that the topic still has must not be forgotten here (rule D5). */
+static void compare_retention(struct consume *c)
+{
+        for (size_t i = 0; i < c->config.topic_count && !told_to_end(c); i++) {
+                int64_t ms = 0;
+                if (c->config.retention_us <= 0 ||
+                    bus_topic_retention(c->bus, c->config.topics[i], 2 * SECOND, &ms, NULL) !=
+                            SEMEL_OK || ms == 0)
+                        continue;
+                if (ms < 0)
+                        consume_say(c, "warning: topic %s keeps its events for ever, and "
+                                    "--inbox-retention forgets them: events that are delivered "
+                                    "again after that are applied again", c->config.topics[i]);
+                else if (ms * MS >= c->config.retention_us)
+                        consume_say(c, "warning: topic %s keeps its events for %lld h, and "
+                                    "--inbox-retention is %lld h: make it longer than the topic's, "
+                                    "or events that are delivered again are applied again",
+                                    c->config.topics[i], (long long)(ms / 3600000),
+                                    (long long)(c->config.retention_us / HOUR));
+        }
+}
+
+/* -- the poll thread ---------------------------------------------------------------------------------- */
+
+static void look_now(struct consume *c, int64_t *commit_us, int64_t *look_us)
+{
+        int64_t now_us = clock_boot_us();
+        if (now_us >= *commit_us) {
+                part_commit(c, false);
+                *commit_us = now_us + CONSUME_COMMIT_US;
+        }
+        if (now_us >= *look_us) {
+                part_look(c, now_us);
+                *look_us = now_us + CONSUME_LAG_US;
+        }
+}
+
+/* Until it is time to end, or the consumer is finished; false: open another. */
+static bool poll_until_end(struct consume *c)
+{
+        int64_t commit_us = 0, look_us = 0, regulate_us = 0;
+        while (!told_to_end(c)) {
+                struct bus_message *m = NULL;
+                semel_error err = {0};
+                atomic_fetch_add(&c->turns, 1);
+                semel_code code = bus_consume(c->bus, CONSUME_POLL_US, &m, &err);
+                if (code == SEMEL_ERR_INTERNAL || code == SEMEL_ERR_ACCESS) {
+                        consume_say(c, "the consumer ended: %s", err.text);
+                        return false;
+                }
+                if (code != SEMEL_OK)
+                        consume_say(c, "%s", err.text);
+                if (m)
+                        part_push(c, m);
+                int64_t now_us = clock_boot_us();
+                if (!m || now_us >= regulate_us) {
+                        part_regulate(c);
+                        regulate_us = now_us + 5 * MS;
+                }
+                look_now(c, &commit_us, &look_us);
+        }
+        return true;
+}
+
+/* What runs is finished or, at the deadline, cancelled. */
+static void wait_for_workers(struct consume *c)
+{
+        (void)pthread_mutex_lock(&c->mu);
+        (void)pthread_cond_broadcast(&c->work);
+        int64_t until_us = c->deadline_us - CONSUME_CANCEL_US / 2;
+        while (c->running > 0 && clock_boot_us() < until_us) {
+                atomic_fetch_add(&c->turns, 1);
+                consume_wait(c, &c->idle, until_us);
+        }
+        if (c->running > 0) {
+                c->cut = true;
+                for (int k = 0; k < c->config.workers; k++)
+                        if (c->workers[k].part && c->workers[k].inbox)
+                                c->workers[k].inbox->vt->cancel(c->workers[k].inbox);
+                while (c->running > 0 && clock_boot_us() < c->deadline_us)
+                        consume_wait(c, &c->idle, c->deadline_us);
+        }
+        (void)pthread_mutex_unlock(&c->mu);
+}
+
+void *consume_poll_main(void *arg)
+{
+        struct consume *c = arg;
+        if (check_database(c)) {
+                (void)pthread_mutex_lock(&c->mu);
+                (void)pthread_cond_broadcast(&c->work);
+                (void)pthread_mutex_unlock(&c->mu);
+                atomic_store(&c->database_down, false);
+                for (bool first = true; !told_to_end(c) && open_bus(c); first = false) {
+                        if (first)
+                                compare_retention(c);
+                        bool end = poll_until_end(c);
+                        if (end)
+                                break;
+                        bus_consumer_close(c->bus);
+                        c->bus = NULL;
+                        pause_for(c, CONSUME_DOWN_US);
+                }
+        }
+        (void)pthread_mutex_lock(&c->mu);
+        if (!c->draining) { /* it ends by itself */
+                c->draining = true;
+                c->deadline_us = clock_boot_us() + CONSUME_REVOKE_US;
+        }
+        (void)pthread_mutex_unlock(&c->mu);
+        atomic_store(&c->ready, false);
+        wait_for_workers(c);
+        if (c->bus) {
+                part_commit(c, true);
+                bus_consumer_close(c->bus); /* leaves the group: the others go on at once */
+                c->bus = NULL;
+        }
+        atomic_store(&c->ended, true);
+        if (c->config.on_ended)
+                c->config.on_ended(c->config.ended_arg);
+        return NULL;
+}
+
+/* -- new ------------------------------------------------------------------------------------------------ */
+
+static semel_code check_config(const struct consume_config *config, semel_error *err)
+{
+        const char *consumer = config->consumer ? config->consumer : config->group;
+        if (config->topic_count == 0 || config->topic_count > CONSUME_TOPICS_MAX)
+                return err_set(err, SEMEL_ERR_ARGUMENT, "name 1 to %d topics", CONSUME_TOPICS_MAX);
+        if (inbox_id_fault((const uint8_t *)consumer, strlen(consumer)))
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "the consumer's name (default: the group) is 1 to 255 bytes of UTF-8");
+        if (config->source &&
+            inbox_id_fault((const uint8_t *)config->source, strlen(config->source)))
+                return err_set(err, SEMEL_ERR_ARGUMENT, "the source is 1 to 255 bytes of UTF-8");
+        if (config->event_id_pointer && (!*config->event_id_pointer ||
+                                         !json_pointer_is_valid(config->event_id_pointer)))
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "the event id's place is a JSON pointer such as /meta/id");
+        if (!config->inbox_open)
+                return err_set(err, SEMEL_ERR_URL,
+                               "this store has no inbox: use sqlite:PATH or postgres://...");
+        return bus_config_check(&config->bus, err);
+}
+
+static void release_worker(struct worker *w)
+{
+        if (w->inbox)
+                w->inbox->vt->close(w->inbox);
+        free(w->events);
+        free(w->built);
+        free(w->messages);
+        free(w->seen);
+        buf_release(&w->text);
+}
+
+static semel_code init_worker(struct consume *c, struct worker *w, int number, semel_error *err)
+{
+        char name[32];
+        size_t n = c->config.batch_rows;
+        w->c = c;
+        buf_init(&w->text, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * n);
+        w->events = calloc(n, sizeof *w->events);
+        w->built = calloc(n, sizeof *w->built);
+        w->messages = calloc(n, sizeof(struct bus_message *));
+        w->seen = calloc(n, sizeof *w->seen);
+        if (!w->events || !w->built || !w->messages || !w->seen)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a worker");
+        (void)snprintf(name, sizeof name, "semel consume %d", number);
+        return c->config.inbox_open(c->config.db, name, &w->inbox, err);
+}
+
+/* Signals are the program's: its handlers run on its own threads. */
+static int start(pthread_t *thread, void *(*fn)(void *), void *arg, const char *name)
+{
+        sigset_t all, before;
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        int rc = pthread_create(thread, NULL, fn, arg);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (rc == 0)
+                (void)pthread_setname_np(*thread, name);
+        return rc;
+}
+
+static void init_sync(struct consume *c)
+{
+        pthread_condattr_t attr;
+        (void)pthread_mutex_init(&c->mu, NULL);
+        (void)pthread_condattr_init(&attr);
+        (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&c->work, &attr);
+        (void)pthread_cond_init(&c->idle, &attr);
+        (void)pthread_condattr_destroy(&attr);
+}
+
+static int start_all(struct consume *c)
+{
+        int rc = 0;
+        for (int i = 0; i < c->config.workers && rc == 0; i++) {
+                rc = start(&c->workers[i].thread, consume_worker_main, &c->workers[i], "semel-apply");
+                c->workers[i].started = rc == 0;
+        }
+        if (rc == 0) {
+                rc = start(&c->poll_thread, consume_poll_main, c, "semel-poll");
+                c->poll_started = rc == 0;
+        }
+        if (rc == 0) {
+                rc = start(&c->keeper_thread, consume_keeper_main, c, "semel-keeper");
+                c->keeper_started = rc == 0;
+        }
+        return rc;
+}
+
+semel_code consume_new(const struct consume_config *config, struct consume **ret, semel_error *err)
+{
+        semel_code code = check_config(config, err);
+        if (code != SEMEL_OK)
+                return code;
+        assert(config->workers > 0 && config->workers <= CONSUME_WORKERS_MAX);
+        assert(config->batch_rows > 0 && config->batch_rows <= LIMIT_INBOX_BATCH_ROWS);
+        struct consume *c = calloc(1, sizeof *c);
+        if (!c)
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a consumer");
+        c->config = *config;
+        c->consumer = config->consumer ? config->consumer : config->group;
+        c->needs_headers = !config->handler.sql || strstr(config->handler.sql, "$5") ||
+                           strstr(config->handler.sql, "?5") || strstr(config->handler.sql, "?");
+        if (config->handler.sql && !strstr(config->handler.sql, "5"))
+                c->needs_headers = false;
+        init_sync(c);
+        code = config->inbox_open(config->db, "semel consume keeper", &c->keeper, err);
+        for (int i = 0; i < config->workers && code == SEMEL_OK; i++)
+                code = init_worker(c, &c->workers[i], i, err);
+        int rc = code == SEMEL_OK ? start_all(c) : 0;
+        if (rc != 0)
+                code = err_set_errno(err, SEMEL_ERR_INTERNAL, rc, "a thread cannot be started");
+        if (code != SEMEL_OK) {
+                consume_drain(c, 0);
+                (void)consume_close(c, NULL);
+                return code;
+        }
+        *ret = c;
+        return SEMEL_OK;
+}
+
+/* -- the end ---------------------------------------------------------------------------------------------- */
+
+void consume_drain(struct consume *c, int64_t deadline_us)
+{
+        (void)pthread_mutex_lock(&c->mu);
+        if (!c->draining) {
+                c->draining = true;
+                c->deadline_us = deadline_us;
+        }
+        (void)pthread_cond_broadcast(&c->idle);
+        (void)pthread_cond_broadcast(&c->work);
+        (void)pthread_mutex_unlock(&c->mu);
+        if (c->keeper)
+                atomic_store(&c->ready, false);
+}
+
+bool consume_ended(struct consume *c)
+{
+        return atomic_load(&c->ended);
+}
+
+bool consume_ready(struct consume *c)
+{
+        return atomic_load(&c->ready) && !atomic_load(&c->database_down);
+}
+
+bool consume_alive(struct consume *c)
+{
+        uint64_t now = atomic_load(&c->turns), before = c->turns_seen;
+        c->turns_seen = now;
+        return now != before || atomic_load(&c->ended);
+}
+
+semel_code consume_close(struct consume *c, semel_error *err)
+{
+        if (!c)
+                return SEMEL_OK;
+        (void)pthread_mutex_lock(&c->mu);
+        c->stopping = true;
+        (void)pthread_cond_broadcast(&c->work);
+        (void)pthread_cond_broadcast(&c->idle);
+        (void)pthread_mutex_unlock(&c->mu);
+        if (c->poll_started)
+                (void)pthread_join(c->poll_thread, NULL);
+        if (c->keeper && c->keeper_started) {
+                c->keeper->vt->cancel(c->keeper);
+                (void)pthread_join(c->keeper_thread, NULL);
+        }
+        for (int i = 0; i < c->config.workers; i++)
+                if (c->workers[i].started)
+                        (void)pthread_join(c->workers[i].thread, NULL);
+        semel_code code = SEMEL_OK;
+        if (c->failed.code != SEMEL_OK)
+                code = err_copy(err, &c->failed);
+        else if (c->cut)
+                code = err_set(err, SEMEL_ERR_BUSY,
+                               "the shutdown deadline cut a transaction off: it was rolled back, and "
+                               "its events come again");
+        for (int i = 0; i < c->config.workers; i++)
+                release_worker(&c->workers[i]);
+        if (c->keeper)
+                c->keeper->vt->close(c->keeper);
+        part_free_all(c);
+        (void)pthread_cond_destroy(&c->work);
+        (void)pthread_cond_destroy(&c->idle);
+        (void)pthread_mutex_destroy(&c->mu);
+        free(c);
+        return code;
+}
