@@ -95,6 +95,11 @@ struct inbox_count {
         int64_t oldest_us, newest_us; /* of processed events; 0: none */
 };
 
+/* For drivers: the headers of an event's copy in the dead-letter topic, as JSON: its own, its id as
+ * dead-event-id (event-id is the copy's own), and why. */
+semel_code inbox_dead_headers(const struct inbox_event *event, const char *reason, struct buf *out,
+                              semel_error *err);
+
 struct inbox_session;
 
 struct inbox_vt {

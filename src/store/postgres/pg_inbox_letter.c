@@ -55,14 +55,19 @@ static bool send_letter(struct pg_inbox *in, const struct inbox_event *e, int at
         return pg_inbox_send(in, sql_postgres_inbox_bury, true);
 }
 
-static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, const char *topic)
+static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, const char *topic,
+                          const char *reason)
 {
         struct params *p = &in->params;
+        semel_error ignored = {0};
+        buf_clear(&in->jsonb);
+        if (inbox_dead_headers(e, reason, &in->jsonb, &ignored) != SEMEL_OK)
+                return false;
         pg_params_clear(p, 4);
         text(p, 0, span_str(topic));
         bytes_or_null(p, 1, PG_TEXT, e->key, e->key_is_null || !inbox_is_text(e->key.p, e->key.n));
         bytes_or_null(p, 2, PG_BYTEA, e->payload, e->payload_is_null);
-        text(p, 3, e->headers.n ? e->headers : span_str("[]"));
+        text(p, 3, buf_span(&in->jsonb));
         return pg_inbox_send(in, sql_postgres_inbox_publish, true);
 }
 
@@ -135,7 +140,7 @@ void pg_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int
                 if (has_id)
                         sent = sent && pg_inbox_send_uncount(in, event);
                 if (is_new && dead_topic)
-                        sent = sent && send_to_topic(in, event, dead_topic);
+                        sent = sent && send_to_topic(in, event, dead_topic, reason);
                 commit(in, sent, ret);
         }
         as_ours(ret);

@@ -76,7 +76,7 @@ int sqlite_inbox_record(struct sqlite_inbox *in, const struct inbox_event *event
                         size_t *alarms);
 /* Append the event to the outbox, for the dead-letter topic. */
 void sqlite_inbox_to_topic(struct sqlite_inbox *in, const struct inbox_event *event,
-                           const char *topic, struct inbox_result *ret);
+                           const char *topic, const char *reason, struct inbox_result *ret);
 
 /* sqlite_inbox_letter.c */
 void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,

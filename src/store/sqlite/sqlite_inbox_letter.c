@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/event.h"
 #include "core/inbox_plan.h"
+#include "json/event_headers.h"
 #include "sql_sqlite.h"
 #include "store/sqlite/sqlite_inbox.h"
 #include "store/sqlite/sqlite_store.h"
@@ -69,7 +71,7 @@ void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event,
         if (rc != SQLITE_OK)
                 sqlite_inbox_failed(in, ret);
         else if (is_new && dead_topic)
-                sqlite_inbox_to_topic(in, event, dead_topic, ret);
+                sqlite_inbox_to_topic(in, event, dead_topic, reason, ret);
         sqlite_inbox_end(in, ret);
         if (ret->end == INBOX_DONE)
                 *ret_buried = is_new;
@@ -370,11 +372,28 @@ semel_code sqlite_inbox_first(struct sqlite3 *db, const struct inbox_event *even
 }
 
 void sqlite_inbox_to_topic(struct sqlite_inbox *in, const struct inbox_event *event,
-                           const char *topic, struct inbox_result *ret)
+                           const char *topic, const char *reason, struct inbox_result *ret)
 {
-        (void)in;
-        (void)event;
-        (void)topic;
-        (void)err_set(&ret->err, SEMEL_ERR_ARGUMENT, "no outbox here yet");
-        ret->end = INBOX_STOP;
+        struct buf json;
+        struct event_header_list list = {0};
+        buf_init(&json, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8);
+        semel_code code = inbox_dead_headers(event, reason, &json, &ret->err);
+        if (code == SEMEL_OK)
+                code = event_headers_decode(buf_span(&json), &list, &ret->err);
+        const struct event dead = {
+                .topic = span_str(topic),
+                .key = event->key,
+                .key_is_null = event->key_is_null || !inbox_is_text(event->key.p, event->key.n),
+                .payload = event->payload,
+                .payload_is_null = event->payload_is_null,
+                .partition = EVENT_NO_PARTITION,
+                .headers = list.v,
+                .header_count = list.n,
+        };
+        if (code == SEMEL_OK)
+                code = sqlite_outbox_append(in->ses.db, &dead, NULL, &ret->err);
+        if (code != SEMEL_OK)
+                ret->end = code == SEMEL_ERR_BUSY ? INBOX_AGAIN : INBOX_STOP;
+        event_headers_release(&list);
+        buf_release(&json);
 }

@@ -10,6 +10,7 @@
 static const char *const steps[SQLITE_SCHEMA_VERSION] = {
         sql_sqlite_schema_1_command,
         sql_sqlite_schema_2_outbox,
+        sql_sqlite_schema_3_inbox,
 };
 
 const char *schema_step(int version)

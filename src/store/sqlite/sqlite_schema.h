@@ -11,7 +11,7 @@
 struct sqlite3;
 
 /* Version n is made from n - 1 by the n-th of the steps in sqlite_schema.c. */
-enum { SQLITE_SCHEMA_VERSION = 2 };
+enum { SQLITE_SCHEMA_VERSION = 3 };
 
 /* The statements that make version `version` from the one before it. */
 const char *schema_step(int version);

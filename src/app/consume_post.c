@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * consume_post: a handler over HTTP.  Each attempt carries the same key and the same bytes, so that a
+ * handler that dedupes on the key applies an event once.
+ */
+#include <semel/call.h>
+#include <semel/key.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "app/consume.h"
+#include "base/err.h"
+#include "sys/clock.h"
+#include "sys/sha256.h"
+
+static void copy_text(char *out, size_t max, struct span s)
+{
+        (void)snprintf(out, max, "%.*s", (int)s.n, (const char *)s.p);
+}
+
+/* source:event-id:consumer; their digest where that is longer than a key may be. */
+static void make_key(const struct inbox_event *e, char key[SEMEL_KEY_BYTES_MAX + 1])
+{
+        char parts[3][LIMIT_INBOX_NAME_BYTES + 1];
+        copy_text(parts[0], sizeof parts[0], e->source);
+        copy_text(parts[1], sizeof parts[1], e->id);
+        copy_text(parts[2], sizeof parts[2], e->consumer);
+        const char *const list[] = {parts[0], parts[1], parts[2]};
+        if (semel_key_join(list, 3, key, NULL) == SEMEL_OK)
+                return;
+        uint8_t digest[32];
+        (void)sha256_once(parts, sizeof parts, digest);
+        size_t n = (size_t)snprintf(key, SEMEL_KEY_BYTES_MAX, "consume:");
+        for (int i = 0; i < 32; i++)
+                n += (size_t)snprintf(key + n, SEMEL_KEY_BYTES_MAX - n, "%02x", digest[i]);
+}
+
+semel_code consume_post_check(const char *url, semel_error *err)
+{
+        semel_call *call = semel_call_new("POST", url, "check", err);
+        semel_code code = call ? SEMEL_OK : semel_error_code(err);
+        semel_call_free(call);
+        return code;
+}
+
+static semel_code fill(semel_call *call, const struct inbox_event *e, int64_t deadline_us,
+                       semel_error *why)
+{
+        char name[LIMIT_INBOX_NAME_BYTES + 1];
+        int64_t left_ms = (deadline_us - clock_boot_us()) / MS;
+        if (left_ms < 1)
+                left_ms = 1;
+        semel_code code = semel_call_set_body(call, e->payload.p, e->payload.n,
+                                              "application/json", why);
+        if (code == SEMEL_OK)
+                code = semel_call_set_deadline_ms(call, left_ms, left_ms < 10000 ? left_ms : 10000,
+                                                  why);
+        copy_text(name, sizeof name, e->id);
+        /* An id of bytes that no header takes is in the key, escaped. */
+        bool plain = true;
+        for (const char *p = name; *p; p++)
+                plain &= *p >= 0x20 && *p < 0x7f;
+        if (code == SEMEL_OK && plain)
+                code = semel_call_add_header(call, "Semel-Event-Id", name, why);
+        copy_text(name, sizeof name, e->topic);
+        if (code == SEMEL_OK)
+                code = semel_call_add_header(call, "Semel-Topic", name, why);
+        return code;
+}
+
+enum consume_posted consume_post(void *arg, const struct inbox_event *event, int64_t deadline_us,
+                                 semel_error *why)
+{
+        const struct consume_post *post = arg;
+        char key[SEMEL_KEY_BYTES_MAX + 1];
+        enum consume_posted said = CONSUME_POSTED_UNKNOWN;
+        make_key(event, key);
+        semel_call *call = semel_call_new("POST", post->url, key, why);
+        semel_reply *reply = semel_reply_new();
+        if (!call || !reply || fill(call, event, deadline_us, why) != SEMEL_OK)
+                goto out;
+        switch (semel_call_run(call, reply, why)) {
+        case SEMEL_CALL_DONE:
+                said = CONSUME_POSTED_DONE;
+                break;
+        case SEMEL_CALL_REJECTED:
+                said = CONSUME_POSTED_REFUSED;
+                (void)err_set(why, SEMEL_ERR_REFUSED, "the handler said %d", semel_reply_status(reply));
+                break;
+        case SEMEL_CALL_UNKNOWN:
+        case SEMEL_CALL_IN_FLIGHT:
+        case SEMEL_CALL_ERROR:
+                break;
+        }
+out:
+        semel_reply_free(reply);
+        semel_call_free(call);
+        return said;
+}
