@@ -111,7 +111,7 @@ static semel_code read_options(const struct options *o, struct consume_run_confi
         c->attempts_max = (int)option_number(o, OPT_CONSUME_ATTEMPTS_MAX);
         c->batch_rows = (size_t)option_number(o, OPT_CONSUME_BATCH_ROWS);
         c->workers = (int)option_number(o, OPT_CONSUME_WORKERS);
-        c->retention_us = option_number(o, OPT_INBOX_RETENTION) * MS;
+        c->retention_us = option_number(o, OPT_CONSUME_RETENTION) * MS;
         config->daemon.admin = option_text(o, OPT_ADMIN);
         config->daemon.admin_token_file = option_text(o, OPT_ADMIN_TOKEN_FILE);
         semel_code code = duration(o, OPT_DRAIN_DELAY, 0, &config->daemon.drain_delay_us, err);
@@ -153,7 +153,7 @@ static int consume_command(const struct options *o)
 static const enum option_id consume_options[] = {
         OPT_BROKERS, OPT_CONSUME_TOPIC, OPT_GROUP, OPT_DB, OPT_SQL, OPT_POST, OPT_PAYLOAD,
         OPT_CONSUMER, OPT_SOURCE, OPT_EVENT_ID_POINTER, OPT_CONSUME_ATTEMPTS_MAX,
-        OPT_CONSUME_BATCH_ROWS, OPT_CONSUME_WORKERS, OPT_DEAD_TOPIC, OPT_INBOX_RETENTION, OPT_KAFKA,
+        OPT_CONSUME_BATCH_ROWS, OPT_CONSUME_WORKERS, OPT_DEAD_TOPIC, OPT_CONSUME_RETENTION, OPT_KAFKA,
         OPT_ADMIN, OPT_ADMIN_TOKEN_FILE, OPT_DRAIN_DELAY, OPT_SHUTDOWN_DEADLINE, OPT_QUIET};
 
 const struct subcommand subcommand_consume = {

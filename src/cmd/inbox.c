@@ -2,22 +2,19 @@
  *
  * inbox: `semel inbox status | dead list | retry | discard`.
  */
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/registry.h"
 #include "base/err.h"
 #include "cmd/json_out.h"
 #include "cmd/open_store.h"
+#include "cmd/operator.h"
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 #include "core/limits.h"
-#include "store/inbox.h"
 #include "sys/clock.h"
-#include "sys/host.h"
 
 #define INBOX_CALL_US (10 * SECOND)
 enum { LETTERS_AT_ONCE = 100 };
@@ -193,18 +190,6 @@ static int inbox_dead(const struct options *o)
 
 /* -- retry, discard ------------------------------------------------------------------------------------ */
 
-static void default_who(char *ret, size_t ret_max)
-{
-        char host[HOST_NAME_BYTES_MAX];
-        const char *user = getenv("SUDO_USER");
-        if (!user || !*user) {
-                const struct passwd *pw = getpwuid(getuid());
-                user = pw ? pw->pw_name : "?";
-        }
-        host_name(host);
-        (void)snprintf(ret, ret_max, "%s@%s", user, host);
-}
-
 /* Which letter: its number, or all. */
 static bool which(const struct options *o, int64_t *ret_id)
 {
@@ -257,18 +242,17 @@ static int decide(const struct options *o, enum inbox_letter_state to)
 {
         struct semel_error err = {0};
         struct inbox_session *s = NULL;
-        char who[256];
+        char who[LIMIT_HOLDER_BYTES + 1];
         int64_t id = 0, rows = 0;
         int rc = EXIT_CODE_DONE;
         if (!which(o, &id))
                 return EXIT_CODE_USAGE;
-        default_who(who, sizeof who);
         if (open_inbox(o, &s, &err) != SEMEL_OK) {
                 rc = say_failure(&err);
         } else if (to == INBOX_RETRY && option_text(o, OPT_SQL)) {
                 rc = apply_now(s, o, id, &err);
         } else if (s->vt->decide(s, span_str(option_text(o, OPT_CONSUMER)), id, to,
-                                 option_text(o, OPT_WHO) ? option_text(o, OPT_WHO) : who,
+                                 operator_name(o, who),
                                  option_text(o, OPT_REASON) ? option_text(o, OPT_REASON) : "",
                                  deadline(), &rows, &err) != SEMEL_OK) {
                 rc = say_failure(&err);

@@ -18,9 +18,11 @@ static const struct subcommand *const commands[] = {
         &subcommand_call,
 #ifdef SEMEL_KAFKA
         &subcommand_relay,
+        &subcommand_consume,
 #endif
         &subcommand_keys,
         &subcommand_outbox,
+        &subcommand_inbox,
         &subcommand_migrate,
         &subcommand_config,
 #ifdef SEMEL_KAFKA

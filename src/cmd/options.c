@@ -211,6 +211,40 @@ static const struct option_def defs[OPTION_COUNT] = {
                              .help = "how many brokers the cluster has, each with a port of its own"},
         [OPT_DEV_READY_FILE] = {"ready-file", NULL, OPTION_TEXT, "FILE",
                                 .help = "write the address there once it serves; removed at the end"},
+        [OPT_CONSUME_TOPIC] = {"topic", NULL, OPTION_MANY, "TOPIC",
+                               .help = "a topic to consume; may be given again"},
+        [OPT_GROUP] = {"group", NULL, OPTION_TEXT, "NAME",
+                       .help = "the consumer group, and the name under which events are recorded"},
+        [OPT_SQL] = {"sql", NULL, OPTION_TEXT, "STATEMENT",
+                     .help = "what is done with an event: $1 key, $2 payload, $3 event id, $4 "
+                             "topic, $5 headers; ?1 to ?5 on SQLite"},
+        [OPT_POST] = {"post", NULL, OPTION_TEXT, "URL",
+                      .help = "instead of --sql: POST the payload there"},
+        [OPT_PAYLOAD] = {"payload", NULL, OPTION_CHOICE, "TYPE", {"text", "bytea"}, "text",
+                         .help = "the type of $2: text, or bytea for payloads that are no text"},
+        [OPT_CONSUMER] = {"consumer", NULL, OPTION_TEXT, "NAME",
+                          .help = "the name under which events are recorded; default: the group"},
+        [OPT_SOURCE] = {"source", NULL, OPTION_TEXT, "NAME",
+                        .help = "where ids are unique; default: the topic"},
+        [OPT_EVENT_ID_POINTER] = {"event-id-pointer", NULL, OPTION_TEXT, "/JSON/POINTER",
+                                  .help = "the event's id inside the JSON payload; default: the "
+                                          "header event-id"},
+        [OPT_CONSUME_ATTEMPTS_MAX] = {"attempts-max", NULL, OPTION_INT, "N", .fallback = "10",
+                                      .min = 1, .max = 1000,
+                                      .help = "tries before an event is dead"},
+        [OPT_CONSUME_BATCH_ROWS] = {"batch-rows", NULL, OPTION_INT, "N", .fallback = "500",
+                                    .min = 1, .max = LIMIT_INBOX_BATCH_ROWS,
+                                    .help = "most events of one transaction"},
+        [OPT_CONSUME_WORKERS] = {"workers", NULL, OPTION_INT, "N", .fallback = "4", .min = 1,
+                                 .max = 64,
+                                 .help = "partitions that are worked on at the same time"},
+        [OPT_DEAD_TOPIC] = {"dead-topic", NULL, OPTION_TEXT, "TOPIC",
+                            .help = "send dead events there too, through the outbox (`semel relay` "
+                                    "publishes them)"},
+        [OPT_CONSUME_RETENTION] = {"inbox-retention", NULL, OPTION_DURATION, "TIME",
+                                 .fallback = "7d", .min = 0, .max = LIMIT_RETENTION_US / MS,
+                                 .help = "how long applied events are remembered: longer than the "
+                                         "topic keeps them; 0 is for ever"},
 };
 
 const struct option_def *option_def(enum option_id id)
@@ -388,6 +422,7 @@ static semel_code parse_option(struct option_set set, char **args, size_t n, siz
                 if (o->many_count == OPTIONS_MANY_MAX)
                         return err_set(err, SEMEL_ERR_ARGUMENT, "--%s was given more than %d times",
                                        defs[id].name, OPTIONS_MANY_MAX);
+                o->many_id[o->many_count] = id;
                 o->many[o->many_count++] = value;
         }
         return set_value(id, value, &o->value[id], err);

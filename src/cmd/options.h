@@ -116,6 +116,20 @@ enum option_id {
         OPT_DEV_PARTITIONS,
         OPT_DEV_BROKERS,
         OPT_DEV_READY_FILE,
+        /* consume, inbox */
+        OPT_CONSUME_TOPIC,
+        OPT_GROUP,
+        OPT_SQL,
+        OPT_POST,
+        OPT_PAYLOAD,
+        OPT_CONSUMER,
+        OPT_SOURCE,
+        OPT_EVENT_ID_POINTER,
+        OPT_CONSUME_ATTEMPTS_MAX,
+        OPT_CONSUME_BATCH_ROWS,
+        OPT_CONSUME_WORKERS,
+        OPT_DEAD_TOPIC,
+        OPT_CONSUME_RETENTION,
         OPTION_COUNT
 };
 
@@ -155,7 +169,8 @@ struct options {
         struct option_value value[OPTION_COUNT];
         const char *positional[OPTIONS_POSITIONAL_MAX];
         size_t positional_count;
-        const char *many[OPTIONS_MANY_MAX]; /* of the one OPTION_MANY that a subcommand may have */
+        const char *many[OPTIONS_MANY_MAX]; /* of OPTION_MANY options */
+        enum option_id many_id[OPTIONS_MANY_MAX]; /* and which, where a subcommand has several */
         size_t many_count;
         char **rest; /* what stands behind `--`, NULL-terminated; NULL without `--` */
         size_t rest_count;

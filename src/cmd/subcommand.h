@@ -25,6 +25,8 @@ extern const struct subcommand subcommand_migrate;
 extern const struct subcommand subcommand_keys;
 extern const struct subcommand subcommand_run;
 extern const struct subcommand subcommand_gateway;
+extern const struct subcommand subcommand_consume;
+extern const struct subcommand subcommand_inbox;
 extern const struct subcommand subcommand_config;
 extern const struct subcommand subcommand_call;
 extern const struct subcommand subcommand_outbox;

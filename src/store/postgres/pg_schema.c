@@ -39,6 +39,15 @@ static const struct {
         {2, sql_postgres_schema_v2_publish},
         {2, sql_postgres_schema_v2_publish_json},
         {2, sql_postgres_schema_v2_notify},
+        /* 3: the inbox */
+        {3, sql_postgres_schema_v3_1_processed},
+        {3, sql_postgres_schema_v3_2_processed_at},
+        {3, sql_postgres_schema_v3_3_attempt},
+        {3, sql_postgres_schema_v3_4_letter},
+        {3, sql_postgres_schema_v3_5_letter_open},
+        {3, sql_postgres_schema_v3_6_letter_nameless},
+        {3, sql_postgres_schema_v3_7_alarm},
+        {3, sql_postgres_schema_v3_8_first_time},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 

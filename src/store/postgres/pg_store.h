@@ -237,7 +237,7 @@ semel_code pg_config_parse(const char *url, struct pg_config *config, semel_erro
 void pg_config_release(struct pg_config *config);
 
 /* pg_schema.c */
-enum { PG_SCHEMA_VERSION = 2 };
+enum { PG_SCHEMA_VERSION = 3 };
 semel_code pg_schema_check(int64_t version, semel_error *err);
 semel_code pg_schema_migrate(const char *url, semel_error *err);
 semel_code pg_schema_print(const char *what, const char *role, struct buf *out, semel_error *err);
