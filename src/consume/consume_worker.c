@@ -91,7 +91,8 @@ static void from_end(struct worker *w, const struct inbox_result *ret, struct do
         case INBOX_STOP:
                 d->replan = true;
                 d->wait_us = CONSUME_STOP_US;
-                consume_say(c, "the inbox cannot be written: %s", ret->err.text);
+                if (strcmp(w->part->reason, d->reason) != 0) /* once */
+                        consume_say(c, "the inbox cannot be written: %s", ret->err.text);
                 break;
         }
 }

@@ -36,8 +36,9 @@ LAYERS = {
     'store': {'json', 'sys', 'core'}, 'bus': {'json', 'sys', 'core'},
     'net': {'store', 'sys', 'core'},  # the store's interface: a loop drives it (docs/architecture.md)
     'call': {'sys', 'core'}, 'conf': {'sys', 'core'},
-    'api': {'json', 'store', 'bus', 'call', 'sys', 'core'},
-    'app': {'json', 'net', 'conf', 'store', 'bus', 'api', 'sys', 'core'},
+    'consume': {'json', 'store', 'bus', 'sys', 'core'},  # their interfaces
+    'api': {'json', 'consume', 'store', 'bus', 'call', 'sys', 'core'},
+    'app': {'json', 'consume', 'net', 'conf', 'store', 'bus', 'api', 'sys', 'core'},
     'cmd': {'json', 'app', 'bus', 'api', 'conf', 'sys', 'core'},
 }
 

@@ -274,7 +274,7 @@ semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *h
                 pg_inbox_drop(in);
         }
         if (code != SEMEL_OK && local.code != SEMEL_ERR_STORE_DOWN) {
-                const char *words = strrchr(local.text, '(');
+                const char *words = strstr(local.text, "(SQLSTATE");
                 code = err_set(err, SEMEL_ERR_ARGUMENT, "--sql does not prepare: %.500s",
                                words ? words : local.text);
         } else if (code != SEMEL_OK) {
