@@ -36,6 +36,7 @@ struct sqlite3;
 /* An event, valid while the handler runs. */
 typedef struct semel_message semel_message;
 
+/* Its id, as it is recorded; never NULL. */
 SEMEL_API const char *semel_message_id(const semel_message *msg);
 SEMEL_API const char *semel_message_topic(const semel_message *msg);
 /* NULL: none (no key; a tombstone). */

@@ -45,7 +45,7 @@ static const json_t *go(const json_t *at, const char *step)
                 return json_object_get(at, step);
         if (!json_is_array(at) || *step < '0' || *step > '9' || strlen(step) > 9)
                 return NULL;
-        return json_array_get(at, (size_t)atol(step));
+        return json_array_get(at, strtoul(step, NULL, 10));
 }
 
 int json_pointer_text(struct span json, const char *pointer, struct buf *out)

@@ -100,6 +100,12 @@ struct inbox_count {
 semel_code inbox_dead_headers(const struct inbox_event *event, const char *reason, struct buf *out,
                               semel_error *err);
 
+/* For drivers: what a failed call returns; err may be NULL. */
+static inline semel_code inbox_code_of(const semel_error *err)
+{
+        return err && err->code != SEMEL_OK ? err->code : SEMEL_ERR_STORE_DOWN;
+}
+
 struct inbox_session;
 
 struct inbox_vt {

@@ -292,7 +292,7 @@ semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *eve
         name_params(&in->params, event, 3);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_count, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         *ret_attempts = (int)pg_result_int(res, 0, 0);
         PQclear(res);
         return SEMEL_OK;
@@ -313,7 +313,7 @@ semel_code pg_inbox_seen(struct inbox_session *s, const struct inbox_event *even
                 pg_params_bytea(p, 2, events[i].id);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_seen, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         for (size_t i = 0; i < n; i++) {
                 ret_seen[i] = false;
                 for (int k = 0; k < PQntuples(res) && !ret_seen[i]; k++)

@@ -249,7 +249,7 @@ semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t
         number(&in->params, 2, PG_INT8, LIMIT_INBOX_PRUNE_ROWS);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_prune, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         *ret_rows = rows_changed(res);
         return SEMEL_OK;
 }
@@ -266,7 +266,7 @@ semel_code pg_inbox_status(struct inbox_session *s, int64_t deadline_us, struct 
         pg_params_clear(&in->params, 0);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_status, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         int n = PQntuples(res);
         struct inbox_count *counts = calloc((size_t)n + 1, sizeof *counts);
         if (!counts) {
@@ -309,7 +309,7 @@ semel_code pg_inbox_list(struct inbox_session *s, struct span consumer,
         number(&in->params, 3, PG_INT8, (int64_t)max);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_list, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         struct inbox_letters list = {.n = (size_t)PQntuples(res), .driver = res,
                                      .release = release_result};
         list.letter = calloc(list.n + 1, sizeof *list.letter);
@@ -336,7 +336,7 @@ semel_code pg_inbox_decide(struct inbox_session *s, struct span consumer, int64_
         text(&in->params, 4, span_str(reason));
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_decide, deadline_us, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         int64_t n = rows_changed(res);
         if (n == 0)
                 return err_set(err, SEMEL_ERR_NOT_FOUND,

@@ -129,7 +129,7 @@ static semel_code check_server(struct pg_inbox *in, semel_error *err)
 {
         PGresult *res = ask(in, sql_postgres_link_check, false, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         semel_code code = SEMEL_OK;
         if (!pg_result_bool(res, 0, 0) || !pg_result_bool(res, 0, 1))
                 code = err_set(err, SEMEL_ERR_UNSAFE,
@@ -145,7 +145,7 @@ static semel_code check_server(struct pg_inbox *in, semel_error *err)
                 return code;
         res = ask(in, sql_postgres_select_version, false, err);
         if (!res)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         code = pg_schema_check(pg_result_int(res, 0, 0), err);
         PQclear(res);
         return code;

@@ -230,7 +230,7 @@ semel_code sqlite_inbox_status(struct inbox_session *s, int64_t deadline_us,
         int rc;
         sqlite3_stmt *stmt = reader(in, INBOX_SQL_STATUS, deadline_us, err);
         if (!stmt)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
                 struct inbox_count *more = realloc(counts, (n + 1) * sizeof *counts);
                 if (!more) {
@@ -271,7 +271,7 @@ semel_code sqlite_inbox_list(struct inbox_session *s, struct span consumer,
         struct sqlite_inbox *in = sqlite_inbox_of(s);
         sqlite3_stmt *stmt = reader(in, INBOX_SQL_LIST, deadline_us, err);
         if (!stmt)
-                return semel_error_code(err);
+                return inbox_code_of(err);
         struct inbox_letters list = {.release = release_text};
         struct buf *text = malloc(sizeof *text);
         list.letter = calloc(max + 1, sizeof *list.letter);
