@@ -154,6 +154,8 @@ static void make_version_1(struct sqlite_world *w)
         sqlite3 *db = world_db(w);
         db_exec(db, "DROP TABLE semel_outbox; DROP TABLE semel_outbox_meta;"
                     "DROP TABLE semel_relay_slot;"
+                    "DROP TABLE semel_processed_event; DROP TABLE semel_inbox_attempt;"
+                    "DROP TABLE semel_dead_letter; DROP TABLE semel_inbox_alarm;"
                     "ALTER TABLE semel_audit DROP COLUMN subject;"
                     "ALTER TABLE semel_audit DROP COLUMN row_id;"
                     "ALTER TABLE semel_audit DROP COLUMN row_count;"
