@@ -182,7 +182,8 @@ static void a_plain_insert_is_an_event(void **state)
                 const struct event *ev = &rows.row[i].event;
                 int64_t age_us = rows.now_us - rows.row[i].created_us;
                 assert_in_range(age_us + 2 * SECOND, SECOND, 30 * SECOND);
-                assert_int_equal(ev->id[6] >> 4, 4);
+                assert_int_equal(ev->id[6] >> 4, 7);
+                assert_int_equal(ev->id[8] >> 6, 2);
                 if (rows.row[i].id == 1) {
                         assert_true(span_eq(ev->key, span_str("o-7")));
                         assert_true(span_eq(ev->payload, span_str("{}")));
@@ -239,6 +240,7 @@ static void append_belongs_to_the_transaction(void **state)
         const struct event *got = &rows.row[0].event;
         event_id_format(got->id, text);
         assert_string_equal(text, id);
+        assert_int_equal(got->id[6] >> 4, 7);
         assert_true(span_eq(got->payload, ev.payload));
         assert_true(span_eq(got->traceparent, ev.traceparent));
         assert_true(span_eq(got->headers[0].value, headers[0].value));
