@@ -38,6 +38,7 @@ def test_the_demo_fails_when_the_shop_does_not_keep_its_promise(build, procs, tm
     liar.write_text(f'#!/bin/bash\nargs=("${{@/#reserve/naive}}")\nexec {build.shop} "${{args[@]}}"\n')
     liar.chmod(0o755)
     (tmp / 'semel').symlink_to(build.semel)
+    (tmp / 'payd').symlink_to(build.path('payd'))
     p = procs.run([DEMO, tmp], timeout=60, env={'TMPDIR': tmp})
     assert p.returncode == 1
     assert 'FAIL statuses: expected 201 409 409 409 409' in p.out()
