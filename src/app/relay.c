@@ -161,7 +161,7 @@ static void drain(void *arg, int64_t deadline_us)
         struct relay *r = arg;
         atomic_store(&r->drain_deadline_us, deadline_us);
         atomic_store(&r->draining, true);
-        for (int i = 0; i < r->lane_count; i++)
+        for (int i = 0; i < r->lane_count && r->lane; i++)
                 lane_wake(&r->lane[i]);
         wakeup_send(&r->keeper_wakeup);
         wakeup_send(&r->watcher_wakeup);
@@ -175,7 +175,7 @@ static bool all_ended(void *arg)
         for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++)
                 if (threads[i]->started && !atomic_load(&threads[i]->ended))
                         return false;
-        for (int i = 0; i < r->lane_count; i++)
+        for (int i = 0; i < r->lane_count && r->lane; i++)
                 if (r->lane[i].thread.started && !atomic_load(&r->lane[i].thread.ended))
                         return false;
         return true;
