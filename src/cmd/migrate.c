@@ -2,6 +2,8 @@
  *
  * migrate: `semel migrate`: makes or upgrades the schema, or prints what it would do.
  */
+#include <string.h>
+
 #include "api/registry.h"
 #include "base/err.h"
 #include "cmd/open_store.h"
@@ -80,16 +82,23 @@ static int migrate_run(const struct options *o)
                 return print_script(driver, "schema", NULL);
         if (driver->migrate && driver->migrate(url, &err) != SEMEL_OK)
                 return say_failure(&err);
+        const char *notify = option_text(o, OPT_NOTIFY);
+        if (notify && !driver->notify) {
+                say_error("--notify is for PostgreSQL: relays on a %s store poll", driver->scheme);
+                return EXIT_CODE_USAGE;
+        }
+        if (notify && driver->notify(url, strcmp(notify, "on") == 0, &err) != SEMEL_OK)
+                return say_failure(&err);
         say_note("the schema is up to date");
         return EXIT_CODE_DONE;
 }
 
 static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_FOR_TABLE,
-                                                 OPT_PRESET, OPT_QUIET};
+                                                 OPT_PRESET, OPT_NOTIFY, OPT_QUIET};
 
 const struct subcommand subcommand_migrate = {
         .name = "migrate",
-        .usage = "[--db URL] [--print | --grants ROLE | --for-table TABLE --preset NAME]",
+        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE | --for-table TABLE --preset NAME]",
         .summary = "make or upgrade the tables of a store",
         .text = "Makes the schema, or brings an older one up to date, in one transaction; running it\n"
                 "again changes nothing.  PostgreSQL needs it before first use, by a role that may\n"

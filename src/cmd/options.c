@@ -173,6 +173,9 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_KEEP_ROWS] = {"keep", NULL, OPTION_DURATION, "TIME", .fallback = "7d", .min = 0,
                            .max = LIMIT_RETENTION_US / MS,
                            .help = "only rows that were published longer ago than this"},
+        [OPT_NOTIFY] = {"notify", NULL, OPTION_CHOICE, "WORD", {"on", "off"},
+                        .help = "on: each statement that adds rows to the outbox wakes relays that "
+                                "listen, and notifying commits take turns; off: relays poll"},
         [OPT_FOR_TABLE] = {"for-table", NULL, OPTION_TEXT, "TABLE",
                            .help = "print what a table of your own needs so that the relay can read "
                                    "it as its outbox; with --preset"},

@@ -99,6 +99,7 @@ enum option_id {
         OPT_KEEP_ROWS,
         /* migrate */
         OPT_FOR_TABLE,
+        OPT_NOTIFY,
         /* call */
         OPT_CALL_KEY,
         OPT_CALL_DB,

@@ -214,6 +214,8 @@ struct store_driver {
         /* The statements that make a table of the user's into one that the relay can read. */
         semel_code (*print_mapping)(const struct outbox_mapping *mapping, struct buf *out,
                                     semel_error *err);
+        /* Wake relays that listen when rows come (rule C11), or stop it; NULL: relays poll here. */
+        semel_code (*notify)(const char *url, bool on, semel_error *err);
         inbox_open_fn *inbox_open;   /* store/inbox.h; NULL: no inbox here */
 };
 

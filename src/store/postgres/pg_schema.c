@@ -147,7 +147,9 @@ static void ignore_notice(void *arg, const PGresult *res)
         (void)res; /* "already exists, skipping" is no news */
 }
 
-semel_code pg_schema_migrate(const char *url, semel_error *err)
+/* Connect, and one transaction around `work`. */
+static semel_code in_tx(const char *url, semel_code (*work)(PGconn *pg, semel_error *err),
+                        semel_error *err)
 {
         struct pg_config config;
         semel_code code = pg_config_parse(url, &config, err);
@@ -168,13 +170,35 @@ semel_code pg_schema_migrate(const char *url, semel_error *err)
         }
         code = run(pg, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
         if (code == SEMEL_OK)
-                code = migrate_in_tx(pg, err);
+                code = work(pg, err);
         if (code == SEMEL_OK)
                 code = run(pg, "COMMIT", err);
 out:
         PQfinish(pg); /* rolls back what is not committed */
         pg_config_release(&config);
         return code;
+}
+
+semel_code pg_schema_migrate(const char *url, semel_error *err)
+{
+        return in_tx(url, migrate_in_tx, err);
+}
+
+/* Rule C11: off unless asked for, since notifying commits take turns. */
+static semel_code notify_off(PGconn *pg, semel_error *err)
+{
+        return run(pg, sql_postgres_notify_off, err);
+}
+
+static semel_code notify_on(PGconn *pg, semel_error *err)
+{
+        semel_code code = notify_off(pg, err);
+        return code == SEMEL_OK ? run(pg, sql_postgres_notify_on, err) : code;
+}
+
+semel_code pg_schema_notify(const char *url, bool on, semel_error *err)
+{
+        return in_tx(url, on ? notify_on : notify_off, err);
 }
 
 /* -- print --------------------------------------------------------------------------------- */

@@ -566,4 +566,6 @@ const struct store_driver store_postgres_driver = {
         .print = pg_schema_print,
         .outbox_open = pg_outbox_open,
         .inbox_open = postgres_inbox_open,
+        .print_mapping = pg_mapping_print,
+        .notify = pg_schema_notify,
 };

@@ -240,6 +240,7 @@ void pg_config_release(struct pg_config *config);
 enum { PG_SCHEMA_VERSION = 3 };
 semel_code pg_schema_check(int64_t version, semel_error *err);
 semel_code pg_schema_migrate(const char *url, semel_error *err);
+semel_code pg_schema_notify(const char *url, bool on, semel_error *err);
 semel_code pg_schema_print(const char *what, const char *role, struct buf *out, semel_error *err);
 
 /* pg_orphan.c: rule A7's bounded list */

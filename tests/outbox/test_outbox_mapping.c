@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Outbox tables that were there before semel, on PostgreSQL: what `semel migrate --for-table` prints makes
+ * them readable, and without it the refusal names what is missing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "outbox_suite.h"
+#include "postgres_world.h"
+#include "sys/clock.h"
+
+static PGconn *db;
+static const struct outbox_member me = {.id = {1}, .info = "test"};
+
+static int setup(void **state)
+{
+        (void)state;
+        world_fresh();
+        db = db_open();
+        db_exec(db, "DROP SCHEMA IF EXISTS app CASCADE; CREATE SCHEMA app");
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        PQfinish(db);
+        return 0;
+}
+
+static struct outbox_session *open_mapped(const struct outbox_mapping *mapping)
+{
+        struct outbox_session *s = NULL;
+        semel_error err = {0};
+        if (store_postgres_driver.outbox_open(world_url(), mapping, "test", &s, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        return s;
+}
+
+static void check_says(const struct outbox_mapping *mapping, semel_code code, const char *says)
+{
+        semel_error err = {0};
+        static struct outbox_view view;
+        struct outbox_session *s = open_mapped(mapping);
+        assert_int_equal(s->vt->check(s, OUTBOX_OWNED, clock_boot_us() + 5 * SECOND, &view, &err),
+                         code);
+        if (!strstr(err.text, says))
+                fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+        s->vt->close(s);
+}
+
+static void apply(const struct outbox_mapping *mapping)
+{
+        struct buf script;
+        semel_error err = {0};
+        buf_init(&script, 64 * 1024);
+        if (store_postgres_driver.print_mapping(mapping, &script, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        for (int twice = 0; twice < 1; twice++)
+                db_exec(db, "%s", buf_cstr(&script));
+        buf_release(&script);
+}
+
+/* Fetch everything as a relay does. */
+static struct outbox_rows fetch_all(struct outbox_session *s, struct outbox_view *view)
+{
+        struct outbox_quota quotas[EVENT_SLOTS];
+        struct outbox_rows rows = {0};
+        semel_error err = {0};
+        int64_t until = clock_boot_us() + 5 * SECOND;
+        if (s->vt->take(s, &me, OUTBOX_OWNED, 0xffff, 30 * SECOND, until, view, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        for (int16_t i = 0; i < EVENT_SLOTS; i++)
+                quotas[i] = (struct outbox_quota){
+                        .slot = {.slot = i, .epoch = view->slots[i].epoch}, .rows_max = 100};
+        const struct outbox_fetch in = {
+                .quotas = quotas, .quota_count = EVENT_SLOTS, .bytes_max = 1000000};
+        if (s->vt->fetch(s, &in, until, &rows, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        return rows;
+}
+
+static void mark_done(struct outbox_session *s, const struct outbox_view *view,
+                      const struct outbox_rows *rows, bool keep)
+{
+        struct outbox_slot slots[EVENT_SLOTS];
+        struct outbox_mark marks[10];
+        struct outbox_marked m = {0};
+        semel_error err = {0};
+        for (int16_t i = 0; i < EVENT_SLOTS; i++)
+                slots[i] = (struct outbox_slot){.slot = i, .epoch = view->slots[i].epoch};
+        for (size_t i = 0; i < rows->n; i++)
+                marks[i] = (struct outbox_mark){.id = rows->row[i].id, .slot = rows->row[i].slot};
+        if (s->vt->mark(s, OUTBOX_OWNED, keep, slots, EVENT_SLOTS, marks, rows->n,
+                        clock_boot_us() + 5 * SECOND, &m, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        assert_int_equal(m.marked, rows->n);
+}
+
+static void the_tutorials_table_is_published_from(void **state)
+{
+        (void)state;
+        static struct outbox_view view;
+        const struct outbox_mapping mapping = {
+                .preset = "tutorial", .table = "app.outbox_event", .topic = "orders"};
+        const struct outbox_mapping no_topic = {.preset = "tutorial", .table = "app.outbox_event"};
+        check_says(&mapping, SEMEL_ERR_SCHEMA, "there is no table app.outbox_event");
+        db_exec(db, "CREATE TABLE app.outbox_event (id bigserial PRIMARY KEY, aggregate_id uuid NOT NULL, "
+                    "payload jsonb NOT NULL, status varchar(20) NOT NULL DEFAULT 'PENDING', "
+                    "locked_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(), "
+                    "published_at timestamptz)");
+        db_exec(db, "INSERT INTO app.outbox_event (aggregate_id, payload) VALUES "
+                    "('00112233-4455-6677-8899-aabbccddeeff', '{\"n\": 1}')");
+        check_says(&mapping, SEMEL_ERR_SCHEMA, "semel_id, attempts");
+        apply(&mapping);
+        check_says(&no_topic, SEMEL_ERR_ARGUMENT, "--topic");
+        check_says(&mapping, SEMEL_OK, "");
+        db_exec(db, "INSERT INTO app.outbox_event (aggregate_id, payload) VALUES "
+                    "('00112233-4455-6677-8899-aabbccddeeff', '{\"n\": 2}')");
+        struct outbox_session *s = open_mapped(&mapping);
+        struct outbox_rows rows = fetch_all(s, &view);
+        assert_int_equal(rows.n, 2);
+        const struct event *ev = &rows.row[0].event;
+        assert_true(span_eq(ev->topic, span_str("orders")));
+        assert_true(span_eq(ev->key, span_str("00112233-4455-6677-8899-aabbccddeeff")));
+        assert_true(span_eq(ev->payload, span_str("{\"n\": 1}")));
+        assert_true(rows.row[0].id < rows.row[1].id);
+        assert_memory_not_equal(ev->id, rows.row[1].event.id, EVENT_ID_BYTES);
+        mark_done(s, &view, &rows, true);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM app.outbox_event WHERE status = "
+                                    "'PUBLISHED' AND published_at IS NOT NULL"), 2);
+        /* Another outbox of the same database is another set of slots. */
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.relay_slot WHERE owner IS NOT NULL"),
+                         EVENT_SLOTS);
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
+static void debeziums_table_is_published_from(void **state)
+{
+        (void)state;
+        static struct outbox_view view;
+        const struct outbox_mapping mapping = {.preset = "debezium", .table = "app.out \"box\""};
+        db_exec(db, "CREATE TABLE app.\"out \"\"box\"\"\" (id uuid PRIMARY KEY, aggregatetype varchar(255) "
+                    "NOT NULL, aggregateid varchar(255) NOT NULL, type varchar(255), payload bytea)");
+        apply(&mapping);
+        check_says(&mapping, SEMEL_OK, "");
+        db_exec(db, "INSERT INTO app.\"out \"\"box\"\"\" VALUES ('00112233-4455-6677-8899-aabbccddeeff', "
+                    "'order', '7', 'OrderConfirmed', '\\x00ff'), (gen_random_uuid(), 'order', '7', "
+                    "'Gone', NULL)");
+        struct outbox_session *s = open_mapped(&mapping);
+        struct outbox_rows rows = fetch_all(s, &view);
+        assert_int_equal(rows.n, 2);
+        const struct event *ev = &rows.row[0].event;
+        assert_true(span_eq(ev->topic, span_str("outbox.event.order")));
+        assert_true(span_eq(ev->key, span_str("7")));
+        assert_true(span_eq(ev->payload, span_of("\0\xff", 2)));
+        assert_int_equal(ev->id[1], 0x11);
+        assert_true(rows.row[1].event.payload_is_null);
+        mark_done(s, &view, &rows, false);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM app.\"out \"\"box\"\"\""), 0);
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
+static void names_that_are_no_names_are_refused(void **state)
+{
+        (void)state;
+        static const struct outbox_mapping bad[] = {
+                {.preset = "oracle"},
+                {.preset = "debezium", .table = "a'b"},
+                {.preset = "debezium", .table = "a.b.c"},
+                {.preset = "debezium", .table = ".a"},
+                {.preset = "tutorial", .topic = "a'; DROP TABLE x; --"},
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                struct outbox_session *s = NULL;
+                semel_error err = {0};
+                assert_int_equal(store_postgres_driver.outbox_open(world_url(), &bad[i], "t", &s, &err),
+                                 SEMEL_ERR_ARGUMENT);
+                print_message("   %s\n", err.text);
+        }
+}
+
+/* Rule C11: nothing wakes anybody until it is asked for. */
+static void c11_listening_needs_the_trigger_and_then_wakes(void **state)
+{
+        (void)state;
+        bool woken = false;
+        semel_error err = {0};
+        struct outbox_session *s = open_mapped(NULL);
+        assert_int_equal(s->vt->listen(s, 0, &woken, &err), SEMEL_ERR_REFUSED);
+        print_message("   %s\n", err.text);
+        assert_int_equal(store_postgres_driver.notify(world_url(), true, &err), SEMEL_OK);
+        assert_int_equal(store_postgres_driver.notify(world_url(), true, &err), SEMEL_OK);
+        assert_int_equal(s->vt->listen(s, 0, &woken, &err), SEMEL_OK); /* from here on */
+        assert_int_equal(s->vt->listen(s, 50 * MS, &woken, &err), SEMEL_OK);
+        assert_false(woken);
+        db_exec(db, "SELECT semel.publish('t', 'k', 'x'::bytea) FROM generate_series(1, 100)");
+        assert_int_equal(s->vt->listen(s, 5 * SECOND, &woken, &err), SEMEL_OK);
+        assert_true(woken);
+        assert_int_equal(store_postgres_driver.notify(world_url(), false, &err), SEMEL_OK);
+        db_exec(db, "SELECT semel.publish('t', 'k', NULL)");
+        (void)s->vt->listen(s, 50 * MS, &woken, &err); /* those of the hundred that came late */
+        assert_int_equal(s->vt->listen(s, 50 * MS, &woken, &err), SEMEL_OK);
+        assert_false(woken);
+        s->vt->close(s);
+}
+
+int main(int argc, char **argv)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        const struct CMUnitTest tests[] = {
+                T(the_tutorials_table_is_published_from),
+                T(debeziums_table_is_published_from),
+                T(names_that_are_no_names_are_refused),
+                T(c11_listening_needs_the_trigger_and_then_wakes),
+        };
+        (void)world_url();
+        if (argc > 1)
+                cmocka_set_test_filter(argv[1]);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
