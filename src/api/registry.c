@@ -64,3 +64,9 @@ semel_code registry_find(const char *url, const struct store_driver **ret_driver
         return err_set(err, SEMEL_ERR_URL,
                        "a store URL begins with memory:, sqlite:PATH or postgres://");
 }
+
+semel_code semel_internal_driver_find(const char *url, const struct store_driver **ret_driver,
+                                      semel_error *err)
+{
+        return registry_find(url, ret_driver, err);
+}

@@ -13,7 +13,7 @@ from support.binaries import ROOT
 FLAGS = {'asan': ['-fsanitize=address,undefined'], 'tsan': ['-fsanitize=thread']}.get(
     os.environ.get('SEMEL_BUILD_KIND', ''), [])
 
-LIBRARIES = ['libsemel', 'libsemel-sqlite', 'libsemel-postgres', 'libsemel-http']
+LIBRARIES = ['libsemel', 'libsemel-sqlite', 'libsemel-postgres', 'libsemel-http', 'libsemel-kafka']
 
 CPP = r'''
 #include <cstdio>
