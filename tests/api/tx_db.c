@@ -124,3 +124,11 @@ semel_outcome tx_db_run(struct tx_db *db, const semel_command *cmd, tx_fn fn, vo
                 return semel_sqlite_run(db->lite, cmd, lite_fn, db, ret_reply, err);
         return semel_pg_run(db->pg, cmd, pg_fn, db, ret_reply, err);
 }
+
+semel_code tx_db_append(struct tx_db *db, const semel_event *ev, char *ret_event_id,
+                        semel_error *err)
+{
+        if (db->lite)
+                return semel_sqlite_outbox_append(db->lite, ev, ret_event_id, err);
+        return semel_pg_outbox_append(db->pg, ev, ret_event_id, err);
+}

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include <semel/event.h>
 #include <semel/run.h>
 
 /* The command of the tests: gets the face again, to write its effect through. */
@@ -33,5 +34,9 @@ bool tx_db_begin(struct tx_db *db);
 /* semel_pg_run() or semel_sqlite_run(). */
 semel_outcome tx_db_run(struct tx_db *db, const semel_command *cmd, tx_fn fn, void *arg,
                         semel_reply **ret_reply, semel_error *err);
+
+/* semel_pg_outbox_append() or semel_sqlite_outbox_append(). */
+semel_code tx_db_append(struct tx_db *db, const semel_event *ev, char *ret_event_id,
+                        semel_error *err);
 
 #endif

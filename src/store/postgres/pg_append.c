@@ -71,8 +71,14 @@ static semel_code send(PGconn *pg, const struct event *ev, const struct buf *hea
         res = PQexecParams(pg, sql_postgres_outbox_append, p.n, p.types, p.values, p.lengths,
                            p.formats, 1);
         if (PQresultStatus(res) != PGRES_TUPLES_OK) {
-                code = PQstatus(pg) == CONNECTION_OK ? pg_error_from_result(err, res)
-                                                     : pg_error_from_connection(err, pg);
+                const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+                if (state && strcmp(state, "23505") == 0)
+                        code = err_set(err, SEMEL_ERR_ARGUMENT,
+                                       "an event with this id is in the outbox already: leave the "
+                                       "id away, and a new one is made");
+                else
+                        code = PQstatus(pg) == CONNECTION_OK ? pg_error_from_result(err, res)
+                                                             : pg_error_from_connection(err, pg);
                 goto out;
         }
         memcpy(ret_id, PQgetvalue(res, 0, 0), EVENT_ID_BYTES);
