@@ -93,6 +93,8 @@ bool bus_producer_is_fatal(struct bus_producer *p, semel_error *err);
  * The producer can only be closed after it. */
 void bus_producer_abandon(struct bus_producer *p);
 void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine */
+/* An open transaction stays open at the broker, and holds up all that read committed records behind it,
+ * until its timeout or the next bus_tx_init() with its id: abort it before, where that is possible. */
 
 /* Does the topic exist, and how large may a record be?  Also fetches the metadata, so that the
  * first record does not wait (measured: 1 s).  Cached by the producer for a minute; that a topic
@@ -198,7 +200,7 @@ int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p);
 semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
                                int64_t *ret_ms, semel_error *err);
 
-/* Leaves the group (revokes first) and frees.  NULL is fine. */
+/* Leaves the group (revokes first) and frees.  Free every message before.  NULL is fine. */
 void bus_consumer_close(struct bus_consumer *c);
 
 /* -- the mock cluster -------------------------------------------------------------------------- */

@@ -156,6 +156,24 @@ void kit_create(const char *brokers, const char *topic, int partitions, const ch
         rd_kafka_destroy(rk);
 }
 
+void kit_delete(const char *brokers, const char *topic)
+{
+        char why[256];
+        rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, brokers, NULL);
+        rd_kafka_DeleteTopic_t *t = rd_kafka_DeleteTopic_new(topic);
+        rd_kafka_AdminOptions_t *o = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DELETETOPICS);
+        rd_kafka_AdminOptions_set_operation_timeout(o, 15000, why, sizeof why);
+        rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
+        rd_kafka_DeleteTopics(rk, &t, 1, o, q);
+        rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 20000);
+        assert_true(ev && !rd_kafka_event_error(ev));
+        rd_kafka_event_destroy(ev);
+        rd_kafka_queue_destroy(q);
+        rd_kafka_AdminOptions_destroy(o);
+        rd_kafka_DeleteTopic_destroy(t);
+        rd_kafka_destroy(rk);
+}
+
 void assert_ok_at(semel_code rc, const semel_error *err, const char *call, const char *file, int line)
 {
         if (rc != SEMEL_OK) {

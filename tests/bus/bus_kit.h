@@ -51,6 +51,8 @@ const char *kit_read(const char *brokers, const char *topic, int32_t partition, 
 /* Make it with so many partitions; NULL-terminated name, value, ... of settings. */
 void kit_create(const char *brokers, const char *topic, int partitions, const char *const *settings);
 
+void kit_delete(const char *brokers, const char *topic);
+
 #define assert_ok(call) assert_ok_at((call), &err, #call, __FILE__, __LINE__)
 void assert_ok_at(semel_code rc, const semel_error *err, const char *call, const char *file, int line);
 

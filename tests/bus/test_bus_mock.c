@@ -192,7 +192,7 @@ static void passing_faults_are_retried_inside(void **state)
         bus_producer_close(p);
 }
 
-static void the_queue_is_bounded(void **state)
+static void o34_the_queue_is_bounded_while_the_broker_is_away(void **state)
 {
         static const struct bus_property small[] = {{"queue.buffering.max.messages", "3"}};
         assert_ok(bus_mock_topic(*state, "t", 1, &err));
@@ -206,7 +206,7 @@ static void the_queue_is_bounded(void **state)
         assert_int_equal(reports.n, 3);
 }
 
-static void a_bad_partition_or_topic_is_refused(void **state)
+static void o40_a_row_may_name_its_partition_and_a_bad_one_is_refused(void **state)
 {
         assert_ok(bus_mock_topic(*state, "t", 2, &err));
         struct bus_producer *p = producer_of(*state, NULL, 0);
@@ -238,8 +238,8 @@ int main(void)
                 with_mock(c7a_at_most_one_request_overtakes_a_rejected_row),
                 with_mock(c9_a_fatal_error_finishes_the_producer_and_a_new_one_works),
                 with_mock(passing_faults_are_retried_inside),
-                with_mock(the_queue_is_bounded),
-                with_mock(a_bad_partition_or_topic_is_refused),
+                with_mock(o34_the_queue_is_bounded_while_the_broker_is_away),
+                with_mock(o40_a_row_may_name_its_partition_and_a_bad_one_is_refused),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void a_topic_is_made_by_the_first_look(void **state)
 
 /* A broker refuses a whole batch when it is larger than max.message.bytes, though each of its
  * records would fit. */
-static void small_records_fit_into_a_topic_of_small_batches(void **state)
+static void o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_fails_alone(void **state)
 {
         (void)state;
         static const char *const small[] = {"max.message.bytes", "5000", NULL};
@@ -181,6 +181,40 @@ static void c7_a_broker_that_stops_answering_reorders_nothing(void **state)
                 fail_msg("%s", log);
 }
 
+/* Whoever opens another producer when one is finished goes on by himself. */
+static void o36_a_topic_that_is_deleted_and_made_again_is_published_to(void **state)
+{
+        (void)state;
+        const char *topic = kit_topic("again");
+        kit_create(kit_broker(), topic, 1, NULL);
+        struct bus_producer *p = producer(NULL, 0);
+        kit_send(p, topic, "k", "row0");
+        kit_send(p, topic, "k", "row1");
+        kit_drain(p);
+        kit_delete(kit_broker(), topic);
+        kit_create(kit_broker(), topic, 1, NULL);
+        int64_t deadline = clock_boot_us() + 30 * SECOND;
+        struct event e = kit_event(topic, "k", "row2");
+        int producers = 1;
+        for (reports.n = 0; clock_boot_us() < deadline; reports.n = 0) {
+                enum bus_produced got = bus_produce(p, &e, NULL, &err);
+                if (got == BUS_QUEUED)
+                        kit_drain(p);
+                if (reports.n == 1 && reports.at[0].kind == BUS_DELIVERED)
+                        break;
+                print_message("%d %s\n", (int)got, reports.n ? reports.at[0].name : err.text);
+                if (got == BUS_FATAL || (reports.n && reports.at[0].kind == BUS_BROKEN)) {
+                        bus_producer_close(p);
+                        p = producer(NULL, 0);
+                        producers++;
+                }
+        }
+        assert_int_equal(reports.n, 1);
+        print_message("%d producers\n", producers);
+        bus_producer_close(p);
+        assert_string_equal(kit_read(kit_broker(), topic, 0, false), "row2");
+}
+
 static void a_batch_of_5000_rows_goes_quickly(void **state)
 {
         (void)state;
@@ -214,9 +248,10 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(keys_go_to_the_partitions_of_javas_client),
                 cmocka_unit_test(a_topic_is_made_by_the_first_look),
-                cmocka_unit_test(small_records_fit_into_a_topic_of_small_batches),
+                cmocka_unit_test(o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_fails_alone),
                 cmocka_unit_test(the_bound_of_a_record_is_one),
                 cmocka_unit_test(c7_a_broker_that_stops_answering_reorders_nothing),
+                cmocka_unit_test(o36_a_topic_that_is_deleted_and_made_again_is_published_to),
                 cmocka_unit_test(a_batch_of_5000_rows_goes_quickly),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
