@@ -140,8 +140,9 @@ static semel_code wait_holding(struct call_run *run, int64_t us, semel_error *er
                         return SEMEL_OK;
                 if (call_sleep(run->call, left_us < WAIT_SLICE_US ? left_us : WAIT_SLICE_US))
                         return err_set(err, SEMEL_ERR_PEER_DOWN, "cancelled");
-                semel_code code = call_hold_keep(run->call, &run->hold, 2 * WAIT_SLICE_US / MS,
-                                                 run->deadline_us, err);
+                /* Once: whether the lease is long enough is asked before the attempt. */
+                semel_code code =
+                        call_hold_keep(run->call, &run->hold, 2 * WAIT_SLICE_US / MS, 0, err);
                 if (code == SEMEL_ERR_LOST)
                         return code;
         }
@@ -256,7 +257,8 @@ semel_call_result semel_call_run(semel_call *call, semel_reply *reply, semel_err
         make_request(&run);
         if (call_hold_begin(call, &run.hold, &result, err)) {
                 run.maybe = run.hold.earlier;
-                (void)attempts(&run, &stopped);
+                if (attempts(&run, &stopped) == SEMEL_OK)
+                        err_clear(&stopped); /* the store complained, and it went on */
                 result = conclude(&run, &stopped, err);
         }
         call_reply_release(&run.reply);

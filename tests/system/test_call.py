@@ -463,6 +463,56 @@ def test_a_store_that_is_down_sends_nothing(up, call):
     assert p.returncode == DOWN and not up.requests, p.logs()
 
 
+def test_no_attempt_is_begun_without_a_claim_that_outlasts_it(up, call, pg_own, semel):
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+
+    def breaks_the_store(up, conn, request):
+        up.execute(request)
+        pg_own.stop('immediate')
+        return False
+    up.plan = [breaks_the_store]
+    up.plan += [status(503) for _ in range(1000)]
+    p, seconds = call(up.url + '/c', '--db', url, '--deadline', '12s', '--attempt-timeout', '1s')
+    # the claim was good for 6 s; an attempt needs 2 s of it
+    assert p.returncode == UNKNOWN and seconds < 25, p.logs()
+    assert len(up.times) > 1 and max(up.times) - min(up.times) < 6
+    pg_own.start()
+
+
+def test_a_store_that_goes_down_in_a_wait_does_not_unmake_the_reply_behind_it(up, call, pg_own, semel):
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+
+    def breaks_the_store(up, conn, request):
+        pg_own.stop('immediate')
+        conn.sendall(b'HTTP/1.1 503 X\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n')
+        return True
+    up.plan = [breaks_the_store]
+    p, _ = call(up.url + '/c', '--db', url, '--deadline', '5s', '--attempt-timeout', '1s')
+    assert p.returncode == DONE and p.out(), p.logs()
+    assert 'could not keep the reply' in p.err() and len(up.requests) == 2
+    pg_own.start()
+
+
+def test_a_reply_that_the_store_does_not_take_is_a_reply(up, call, pg_own, semel):
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+
+    def breaks_the_store(up, conn, request):
+        pg_own.stop('immediate')
+        conn.sendall(up.execute(request))
+        return True
+    up.plan = [breaks_the_store]
+    p, seconds = call(up.url + '/c', '--db', url, '--deadline', '4s', '--attempt-timeout', '3s')
+    assert p.returncode == DONE and seconds < 25, p.logs()
+    assert p.out() and 'could not keep the reply' in p.err()
+    pg_own.start()
+    p = wait_until(lambda: (r := call(up.url + '/c', '--db', url, '--attempt-timeout', '3s')[0])
+                   and r.returncode != IN_FLIGHT and r, timeout=60)
+    assert p.returncode == DONE and up.effects == {KEY: 1}, p.logs()
+
+
 # -- through our own gateway -------------------------------------------------------------------------
 
 def gateway(procs, build, up, url, *options):
@@ -496,6 +546,16 @@ def test_through_a_gateway_one_key_for_two_requests_is_shouted(up, call, procs, 
     assert p.returncode == DONE and len(up.requests) == 1
     p, _ = call(url, data='other')
     assert p.returncode == REJECTED and 'THE KEY WAS USED FOR ANOTHER REQUEST' in p.err()
+
+
+def test_h31_through_a_gateway_that_did_not_keep_the_reply(up, call, procs, build, tmp):
+    (tmp / 'g.yaml').write_text('policy:\n  reply_body_max: 10B\n')
+    g, url = gateway(procs, build, up, f'sqlite:{tmp}/g.db', '--config', tmp / 'g.yaml')
+    first, _ = call(url)
+    assert first.returncode == DONE and first.out_bytes().startswith(b'effect 1'), first.logs()
+    again, _ = call(url)
+    assert again.returncode == DONE and b'reply-not-kept' in again.out_bytes(), again.logs()
+    assert len(up.requests) == 1
 
 
 def test_through_a_gateway_while_another_client_waits(up, call, procs, build, tmp):

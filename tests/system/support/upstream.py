@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import threading
+import time
 
 REPLY = (b'HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\nLink: <a>; rel=x\r\nLink: <b>\r\n'
          b'X-Empty:\r\nX-Latin: caf\xe9\r\nSet-Cookie: secret=1\r\nContent-Length: %d\r\n\r\n%s')
@@ -30,6 +31,7 @@ class Upstream:
         self.lock = threading.Condition()
         self.effects = collections.Counter()  # by key, or by path without one
         self.requests = []
+        self.times = []        # of the requests (time.monotonic())
         self.plan = []
         self.struck = 0        # behaviours that were carried out
         self.replies = {}      # of a deduping upstream, by key
@@ -86,6 +88,7 @@ class Upstream:
                     return
                 with self.lock:
                     self.requests.append(request)
+                    self.times.append(time.monotonic())
                     self.lock.notify_all()
                 behave = self.next_behaviour()
                 if behave is None:
