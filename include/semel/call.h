@@ -41,7 +41,8 @@ typedef enum semel_call_result {
                                     request: a bug of the caller's */
         SEMEL_CALL_UNKNOWN = 2,  /* no final reply, and some attempt may have been executed: call
                                     again with the same key, URL and bytes */
-        SEMEL_CALL_IN_FLIGHT = 3, /* with a store: another process is at it; nothing was sent */
+        SEMEL_CALL_IN_FLIGHT = 3, /* with a store: another process is at it; nothing was sent:
+                                     semel_error_retry_after_s() says when to try again */
         SEMEL_CALL_ERROR = 4     /* nothing happened: nothing was sent at all, or each attempt was
                                     refused for now (429): err says why */
 } semel_call_result;

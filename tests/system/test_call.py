@@ -388,6 +388,16 @@ def test_h60_another_request_with_the_key_sends_nothing(up, call, store):
     assert len(up.requests) == 1
 
 
+def test_a8_a_call_and_a_run_under_one_key_are_two_commands(up, call, semel, sqlite_url):
+    p = semel('run', KEY, '--db', sqlite_url, '--', 'true')
+    assert p.returncode == 0
+    p, _ = call(up.url + '/c', '--db', sqlite_url)
+    assert p.returncode == DONE and len(up.requests) == 1, p.logs()
+    for mode in ('run', 'call'):
+        p = semel('keys', 'show', KEY, '--mode', mode, '--json', '--db', sqlite_url)
+        assert json.loads(p.out())['mode'] == mode
+
+
 def test_a_rejected_call_is_kept_but_401_is_not(up, call, sqlite_url):
     up.plan = [status(402, body=b'no money')]
     for _ in range(2):
