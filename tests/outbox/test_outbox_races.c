@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Outboxes on PostgreSQL: relays that meet (rules C1, C6), connections that break, and the plan of the
+ * fetch (O44, O45).
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "outbox_suite.h"
+#include "postgres_world.h"
+#include "sql_postgres.h"
+#include "sys/clock.h"
+
+#define LEASE_US (30 * SECOND)
+static PGconn *db;
+static struct outbox_session *a, *b;
+static const struct outbox_member me_a = {.id = {1}, .info = "a"};
+static const struct outbox_member me_b = {.id = {2}, .info = "b"};
+
+static struct outbox_session *open_session(const char *name)
+{
+        struct outbox_session *s = NULL;
+        semel_error err = {0};
+        if (store_postgres_driver.outbox_open(world_url(), NULL, name, &s, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        return s;
+}
+
+static int setup(void **state)
+{
+        (void)state;
+        world_fresh();
+        db = db_open();
+        a = open_session("semel test a");
+        b = open_session("semel test b");
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        a->vt->close(a);
+        b->vt->close(b);
+        PQfinish(db);
+        return 0;
+}
+
+/* A call in a thread of its own. */
+struct call {
+        pthread_t thread;
+        struct outbox_session *s;
+        const struct outbox_member *me;
+        enum outbox_mode mode;
+        struct outbox_slot slots[EVENT_SLOTS];
+        struct outbox_mark mark;
+        struct outbox_marked marked;
+        struct outbox_view view;
+        struct semel_error err;
+        semel_code code;
+};
+
+static int64_t soon(void)
+{
+        return clock_boot_us() + 10 * SECOND;
+}
+
+static void *run_beat(void *arg)
+{
+        struct call *c = arg;
+        c->code = c->s->vt->beat(c->s, c->me, LEASE_US, soon(), &c->view, &c->err);
+        return NULL;
+}
+
+static void *run_take(void *arg)
+{
+        struct call *c = arg;
+        c->code = c->s->vt->take(c->s, c->me, OUTBOX_OWNED, 0xffff, LEASE_US, soon(), &c->view, &c->err);
+        return NULL;
+}
+
+static void *run_mark(void *arg)
+{
+        struct call *c = arg;
+        c->code = c->s->vt->mark(c->s, c->mode, false, c->slots, EVENT_SLOTS, &c->mark, 1, soon(),
+                                 &c->marked, &c->err);
+        return NULL;
+}
+
+static uint32_t mine(const struct outbox_view *v)
+{
+        uint32_t mask = 0;
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                mask |= v->slots[i].mine ? 1u << i : 0;
+        return mask;
+}
+
+static void begin_call(struct call *c, void *(*run)(void *))
+{
+        assert_int_equal(pthread_create(&c->thread, NULL, run, c), 0);
+}
+
+static void end_call(struct call *c)
+{
+        assert_int_equal(pthread_join(c->thread, NULL), 0);
+        if (c->code != SEMEL_OK)
+                fail_msg("%s", c->err.text);
+}
+
+static void own_all(struct call *c)
+{
+        (void)run_take(c);
+        assert_int_equal(c->code, SEMEL_OK);
+        assert_int_equal(mine(&c->view), 0xffff);
+        for (int16_t i = 0; i < EVENT_SLOTS; i++)
+                c->slots[i] = (struct outbox_slot){.slot = i, .epoch = c->view.slots[i].epoch};
+}
+
+static struct outbox_rows fetch_all(struct call *c, enum outbox_mode mode, semel_code want)
+{
+        struct outbox_quota quotas[EVENT_SLOTS];
+        struct outbox_rows rows = {0};
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                quotas[i] = (struct outbox_quota){.slot = c->slots[i], .rows_max = 100};
+        const struct outbox_fetch in = {.mode = mode,
+                                        .quotas = quotas,
+                                        .quota_count = EVENT_SLOTS,
+                                        .bytes_max = 1000000};
+        c->code = c->s->vt->fetch(c->s, &in, soon(), &rows, &c->err);
+        if (want != SEMEL_OK || c->code == SEMEL_OK)
+                assert_int_equal(c->code, want);
+        else
+                fail_msg("%s", c->err.text);
+        return rows;
+}
+
+static void expire(void)
+{
+        db_exec(db, "UPDATE semel.relay_member SET lease_until = clock_timestamp() - interval '1 s'");
+}
+
+/* -- C1 --------------------------------------------------------------------------------------- */
+
+static void c1_a_takeover_and_a_renewal_never_both_succeed(void **state)
+{
+        (void)state;
+        static struct call renew, take;
+        int taken = 0, kept = 0;
+        renew = (struct call){.s = a, .me = &me_a};
+        take = (struct call){.s = b, .me = &me_b};
+        for (int round = 0; round < 60; round++) {
+                own_all(&renew);
+                expire();
+                begin_call(&renew, run_beat);
+                begin_call(&take, run_take);
+                end_call(&renew);
+                end_call(&take);
+                assert_int_equal(mine(&renew.view) & mine(&take.view), 0);
+                assert_int_equal(mine(&renew.view) | mine(&take.view), 0xffff);
+                taken += mine(&take.view) != 0;
+                kept += mine(&renew.view) != 0;
+                assert_int_equal(b->vt->leave(b, &me_b, soon(), NULL), SEMEL_OK);
+        }
+        print_message("   %d takeovers, %d renewals\n", taken, kept);
+}
+
+/* The renewal holds its member row, uncommitted; a takeover that saw the old lease looks again. */
+static void c1_a_takeover_looks_at_the_lease_again(void **state)
+{
+        (void)state;
+        static struct call owner, take;
+        owner = (struct call){.s = a, .me = &me_a};
+        take = (struct call){.s = b, .me = &me_b};
+        own_all(&owner);
+        expire();
+        db_exec(db, "BEGIN");
+        db_exec(db, "UPDATE semel.relay_member SET lease_until = clock_timestamp() + interval '30 s' "
+                    "WHERE id = '\\x01000000000000000000000000000000'");
+        begin_call(&take, run_take);
+        PGconn *look = db_open();
+        db_wait(look, 1, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
+                         "application_name = 'semel test b'");
+        PQfinish(look);
+        db_exec(db, "COMMIT");
+        end_call(&take);
+        assert_int_equal(mine(&take.view), 0);
+}
+
+/* Run on PostgreSQL: with EXISTS alone the mark and the takeover both succeed (write skew). */
+static void c1_a_mark_that_meets_a_takeover_changes_nothing(void **state)
+{
+        (void)state;
+        static struct call owner;
+        owner = (struct call){.s = a, .me = &me_a};
+        db_exec(db, "SELECT semel.publish('t', 'k', 'x'::bytea)");
+        own_all(&owner);
+        struct outbox_rows rows = fetch_all(&owner, OUTBOX_OWNED, SEMEL_OK);
+        assert_int_equal(rows.n, 1);
+        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot};
+        outbox_rows_release(&rows);
+        db_exec(db, "BEGIN");
+        db_exec(db, "UPDATE semel.relay_slot SET epoch = epoch + 1, owner = 'x'");
+        begin_call(&owner, run_mark);
+        PGconn *look = db_open();
+        db_wait(look, 1, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
+                         "application_name = 'semel test a'");
+        PQfinish(look);
+        db_exec(db, "COMMIT");
+        end_call(&owner);
+        assert_int_equal(owner.marked.marked, 0);
+        assert_int_equal(owner.marked.lost_slots, EVENT_SLOTS);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox"), 1);
+}
+
+/* Run on PostgreSQL: in one table, overlapping FOR SHARE marks kept a renewal out for 5.6 s. */
+static void c1_marks_do_not_starve_the_owners_renewal(void **state)
+{
+        (void)state;
+        static struct call owner;
+        owner = (struct call){.s = a, .me = &me_a};
+        own_all(&owner);
+        db_exec(db, "BEGIN");
+        db_exec(db, "SELECT 1 FROM semel.relay_slot FOR SHARE");
+        int64_t start_us = clock_boot_us();
+        (void)run_beat(&owner);
+        assert_int_equal(owner.code, SEMEL_OK);
+        assert_int_equal(mine(&owner.view), 0xffff);
+        assert_true(clock_boot_us() - start_us < 900 * MS);
+        db_exec(db, "COMMIT");
+}
+
+/* -- C6 --------------------------------------------------------------------------------------- */
+
+/* A paused owner's transaction is ended before a lease could be over; its mark then does nothing. */
+static void c6_a_paused_owners_locks_go_before_its_lease(void **state)
+{
+        (void)state;
+        static struct call owner, next;
+        owner = (struct call){.s = a, .me = &me_a, .mode = OUTBOX_SINGLE};
+        next = (struct call){.s = b, .me = &me_b};
+        db_exec(db, "UPDATE semel.outbox_meta SET mode = 'single'");
+        db_exec(db, "SELECT semel.publish('t', 'k', 'x'::bytea)");
+        owner.code = a->vt->take(a, &me_a, OUTBOX_SINGLE, 0xffff, LEASE_US, soon(), &owner.view, NULL);
+        for (int16_t i = 0; i < EVENT_SLOTS; i++)
+                owner.slots[i] = (struct outbox_slot){.slot = i, .epoch = owner.view.slots[i].epoch};
+        memcpy(next.slots, owner.slots, sizeof next.slots);
+        struct outbox_rows rows = fetch_all(&owner, OUTBOX_SINGLE, SEMEL_OK);
+        assert_int_equal(rows.n, 1);
+        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot};
+        outbox_rows_release(&rows);
+        int64_t start_us = clock_boot_us();
+        rows = fetch_all(&next, OUTBOX_SINGLE, SEMEL_ERR_BUSY);
+        db_wait(db, 0, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel test a'");
+        assert_true(clock_boot_us() - start_us < 5 * SECOND);
+        rows = fetch_all(&next, OUTBOX_SINGLE, SEMEL_OK);
+        assert_int_equal(rows.n, 1);
+        outbox_rows_release(&rows);
+        (void)run_mark(&owner);
+        print_message("   %s\n", owner.err.text);
+        assert_true(owner.code == SEMEL_ERR_STORE_DOWN || owner.code == SEMEL_ERR_UNKNOWN);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox WHERE status = 'PENDING'"), 1);
+}
+
+/* -- B10 -------------------------------------------------------------------------------------- */
+
+static void b10_a_session_connects_anew_by_itself(void **state)
+{
+        (void)state;
+        static struct call owner;
+        owner = (struct call){.s = a, .me = &me_a};
+        own_all(&owner);
+        db_exec(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                    "'semel test a'");
+        (void)run_beat(&owner);
+        assert_true(owner.code == SEMEL_OK || owner.code == SEMEL_ERR_STORE_DOWN ||
+                    owner.code == SEMEL_ERR_UNKNOWN);
+        int64_t until_us = clock_boot_us() + SECOND;
+        while (owner.code != SEMEL_OK && clock_boot_us() < until_us)
+                (void)run_beat(&owner);
+        assert_int_equal(owner.code, SEMEL_OK);
+        assert_int_equal(mine(&owner.view), 0xffff);
+}
+
+static void a_call_ends_by_its_deadline(void **state)
+{
+        (void)state;
+        static struct call owner;
+        owner = (struct call){.s = a, .me = &me_a};
+        own_all(&owner);
+        db_exec(db, "BEGIN");
+        db_exec(db, "LOCK TABLE semel.relay_member");
+        int64_t start_us = clock_boot_us();
+        semel_code code = a->vt->beat(a, &me_a, LEASE_US, start_us + 200 * MS, &owner.view, &owner.err);
+        assert_true(code == SEMEL_ERR_UNKNOWN || code == SEMEL_ERR_STORE_DOWN);
+        assert_true(clock_boot_us() - start_us < 600 * MS);
+        db_exec(db, "ROLLBACK");
+}
+
+/* -- O44, O45 --------------------------------------------------------------------------------- */
+
+static int64_t buffers_of(const char *explained)
+{
+        PGresult *res = PQexec(db, explained);
+        if (PQresultStatus(res) != PGRES_TUPLES_OK)
+                fail_msg("%s", PQresultErrorMessage(res));
+        int64_t hit = -1;
+        for (int i = 0; i < PQntuples(res); i++) {
+                const char *at = strstr(PQgetvalue(res, i, 0), "Buffers: shared hit=");
+                if (at && hit < 0)
+                        hit = strtol(at + strlen("Buffers: shared hit="), NULL, 10);
+                if (strstr(PQgetvalue(res, i, 0), "outbox_pkey"))
+                        fail_msg("the plan walks the primary key");
+        }
+        PQclear(res);
+        return hit;
+}
+
+/* Half of the slots, as one of two lanes asks.  Planned while the table was empty and analysed so. */
+static void o44_o45_a_fetch_reads_few_pages_beside_a_long_history(void **state)
+{
+        (void)state;
+        static const char explain[] =
+                "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE f ("
+                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 8000000)";
+        db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
+                    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
+                    "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan");
+        db_exec(db, "PREPARE f AS %s", sql_postgres_outbox_fetch);
+        (void)buffers_of(explain);
+        db_exec(db, "INSERT INTO semel.outbox (topic, key, payload, status, published_at) SELECT 't', "
+                    "'k' || i, 'x', 'PUBLISHED', clock_timestamp() FROM generate_series(1, 30000) i");
+        db_exec(db, "INSERT INTO semel.outbox (topic, key, payload) SELECT 't', 'k' || i, "
+                    "repeat('x', 400)::bytea FROM generate_series(1, 100) i");
+        int64_t hit = buffers_of(explain);
+        print_message("   %lld buffers\n", (long long)hit);
+        assert_in_range(hit, 1, 49);
+        db_exec(db, "ANALYZE semel.outbox");
+        hit = buffers_of(explain);
+        assert_in_range(hit, 1, 49);
+}
+
+int main(int argc, char **argv)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        const struct CMUnitTest tests[] = {
+                T(c1_a_takeover_and_a_renewal_never_both_succeed),
+                T(c1_a_takeover_looks_at_the_lease_again),
+                T(c1_a_mark_that_meets_a_takeover_changes_nothing),
+                T(c1_marks_do_not_starve_the_owners_renewal),
+                T(c6_a_paused_owners_locks_go_before_its_lease),
+                T(b10_a_session_connects_anew_by_itself),
+                T(a_call_ends_by_its_deadline),
+                T(o44_o45_a_fetch_reads_few_pages_beside_a_long_history),
+        };
+        (void)world_url();
+        if (argc > 1)
+                cmocka_set_test_filter(argv[1]);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
