@@ -255,12 +255,23 @@ static enum call_end_kind kind_of(const struct attempt *a, CURLcode rc)
         return a->connected ? CALL_END_GARBLED : CALL_END_CANNOT;
 }
 
+/* libcurl counts a phase that is over in microseconds, and one that is not as 0. */
+static const char *where_before(const struct attempt *a)
+{
+        curl_off_t named = 0;
+        (void)curl_easy_getinfo(a->easy, CURLINFO_NAMELOOKUP_TIME_T, &named);
+        return named == 0 ? "while the host's name was looked up; nothing was sent"
+                          : "while connecting; nothing was sent";
+}
+
 /* "after 17 of 4000 bytes of the body", or wherever it was. */
 static void where(const struct attempt *a, int status, char *ret, size_t ret_max)
 {
         curl_off_t sent = 0;
         (void)curl_easy_getinfo(a->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-        if (status)
+        if (!a->connected)
+                (void)snprintf(ret, ret_max, "%s", where_before(a));
+        else if (status)
                 (void)snprintf(ret, ret_max, "in the middle of a %d reply, after %zu bytes of its body",
                                status, a->rep->body.n);
         else if ((size_t)sent < a->req->body.n)
@@ -295,11 +306,10 @@ static void explain(const struct attempt *a, CURLcode rc, const struct call_end 
                 return;
         case CALL_END_TIMEOUT:
                 (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "timed out after %lld ms, %s",
-                               (long long)a->timeout_ms, a->connected ? at : "not yet connected");
+                               (long long)a->timeout_ms, at);
                 return;
         case CALL_END_LOST:
-                (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "the connection was lost %s",
-                               a->connected ? at : "before anything was sent");
+                (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "the connection was lost %s", at);
                 return;
         case CALL_END_GARBLED:
                 (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "no HTTP reply: %s", why);
@@ -308,8 +318,7 @@ static void explain(const struct attempt *a, CURLcode rc, const struct call_end 
                 (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "cannot call: %s", why);
                 return;
         case CALL_END_CANCELLED:
-                (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "cancelled %s",
-                               a->connected ? at : "before anything was sent");
+                (void)snprintf(ret, CALL_TEXT_BYTES_MAX, "cancelled %s", at);
                 return;
         }
 }

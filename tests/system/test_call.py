@@ -2,6 +2,7 @@
 """`semel call` against a provider that misbehaves: one key and the same bytes in each attempt, all
 of it within the deadline, and a final class that is true."""
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -190,7 +191,7 @@ def test_connecting_hangs(call):
     s, fill, port = full_listener()
     p, seconds = call(f'http://127.0.0.1:{port}/c', '--deadline', '1s', '--attempt-timeout', '300ms')
     assert p.returncode == DOWN and seconds < 4
-    assert 'not yet connected' in p.err() and 'nothing was sent' in p.err()
+    assert 'while connecting' in p.err() and 'nothing was sent' in p.err()
     for c in [*fill, s]:
         c.close()
 
@@ -201,7 +202,19 @@ def test_tls_hangs(up, call):
     p, seconds = call(up.url.replace('http', 'https') + '/c', '--deadline', '1s',
                       '--attempt-timeout', '300ms')
     assert p.returncode == DOWN and seconds < 4
-    assert 'nothing was sent' in p.err()
+    assert 'while connecting' in p.err() and 'nothing was sent' in p.err()
+
+
+@pytest.mark.skipif(os.environ.get('SEMEL_BUILD_KIND') in ('asan', 'tsan'),
+                    reason='a sanitizer comes first')
+def test_a_name_server_that_does_not_answer_is_not_waited_for(call, tmp):
+    (tmp / 'slow.c').write_text('#include <unistd.h>\n'
+                                'int getaddrinfo(const char *n, const char *s, const void *h, void **r)\n'
+                                '{ (void)n; (void)s; (void)h; (void)r; sleep(60); return -3; }\n')
+    subprocess.run(['gcc', '-shared', '-fPIC', '-o', tmp / 'slow.so', tmp / 'slow.c'], check=True)
+    p, seconds = call('http://slow.invalid/c', '--deadline', '1s', env={'LD_PRELOAD': tmp / 'slow.so'})
+    assert p.returncode == DOWN and seconds < 5
+    assert "while the host's name was looked up" in p.err()
 
 
 PHASES = {
