@@ -100,12 +100,13 @@ void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine
  * first record does not wait (measured: 1 s).  Cached by the producer for a minute; that a topic
  * does not exist, for a second.
  * *ret_exists false: not now (it may be made later; auto-creation is tried).
- * *ret_bytes_max: of the record batch, from the topic's max.message.bytes; 0: not known.
+ * *ret_bytes_max: of the record batch, from the topic's max.message.bytes; 0: not known, or records are
+ * compressed, so that only the broker can tell.
  * Errors: SEMEL_ERR_STORE_DOWN (no broker answers within the timeout). */
 semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t timeout_us,
                           bool *ret_exists, int64_t *ret_bytes_max, semel_error *err);
 
-/* Upper bound of the bytes that this message takes in a record batch. */
+/* The bytes of a record batch of this message alone, to the byte; before compression. */
 size_t bus_record_bytes_max(const struct event *event);
 
 /* -- transactions -------------------------------------------------------------------------------- */

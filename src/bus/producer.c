@@ -24,8 +24,8 @@
 /* librdkafka's batch.size; a topic that takes less is sent less at a time (see has_room). */
 enum { BATCH_BYTES = 1000000 };
 
-/* Of a record batch, and of a record in it, at most; varints by their greatest length. */
-enum { BATCH_HEAD_BYTES = 61, RECORD_HEAD_BYTES = 36, HEADER_HEAD_BYTES = 10 };
+/* Of a record batch; of the first record in it: attributes, and two differences that are 0. */
+enum { BATCH_HEAD_BYTES = 61, RECORD_HEAD_BYTES = 3 };
 
 static const char header_event_id[] = "event-id", header_traceparent[] = "traceparent";
 
@@ -72,6 +72,17 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
 
 /* -- opening and closing ----------------------------------------------------------------------- */
 
+/* Then only the broker knows what a batch measures. */
+static bool is_compressed(const struct bus_config *config)
+{
+        bool compressed = false;
+        for (size_t i = 0; i < config->property_count; i++)
+                if (strncmp(config->property[i].name, "compression.", strlen("compression.")) == 0 &&
+                    strcmp(config->property[i].name, "compression.level") != 0)
+                        compressed = strcmp(config->property[i].value, "none") != 0;
+        return compressed;
+}
+
 semel_code bus_producer_open(const struct bus_config *config, const char *transactional_id,
                              int64_t transaction_timeout_us,
                              void (*on_report)(void *arg, const struct bus_report *report),
@@ -110,6 +121,7 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
                 return rc;
         }
         p->client.owner = p;
+        p->compressed = is_compressed(config);
         p->on_report = on_report;
         p->arg = arg;
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
@@ -149,19 +161,37 @@ void bus_producer_close(struct bus_producer *p)
 
 /* -- producing --------------------------------------------------------------------------------- */
 
+/* Kafka's numbers of lengths: 7 bits a byte, zigzag. */
+static size_t varint_bytes(size_t n)
+{
+        size_t bytes = 1;
+        for (n <<= 1; n >= 0x80; n >>= 7)
+                bytes++;
+        return bytes;
+}
+
+static size_t sized(size_t n)
+{
+        return varint_bytes(n) + n;
+}
+
 size_t bus_record_bytes_max(const struct event *event)
 {
-        size_t n = BATCH_HEAD_BYTES + RECORD_HEAD_BYTES + event->key.n + event->payload.n;
-        n += HEADER_HEAD_BYTES + sizeof header_event_id - 1 + EVENT_ID_TEXT_BYTES - 1;
-        if (event->traceparent.n > 0)
-                n += HEADER_HEAD_BYTES + sizeof header_traceparent - 1 + event->traceparent.n;
+        size_t n = RECORD_HEAD_BYTES + sized(event->key.n) + sized(event->payload.n);
+        size_t headers = event->header_count + 1;
+        n += sized(sizeof header_event_id - 1) + sized(EVENT_ID_TEXT_BYTES - 1);
+        if (event->traceparent.n > 0) {
+                n += sized(sizeof header_traceparent - 1) + sized(event->traceparent.n);
+                headers++;
+        }
         for (size_t i = 0; i < event->header_count; i++)
-                n += HEADER_HEAD_BYTES + event->headers[i].name.n + event->headers[i].value.n;
-        return n;
+                n += sized(event->headers[i].name.n) + sized(event->headers[i].value.n);
+        return BATCH_HEAD_BYTES + sized(n + varint_bytes(headers));
 }
 
 /* A broker refuses a whole batch when it is larger than the topic allows, though each record
- * would fit.  So a topic that takes less than our batches is sent less at a time. */
+ * would fit.  So a topic that takes less than our batches is sent less at a time.  (That each record
+ * counts with a batch's head is more than its larger differences take.) */
 static bool has_room(const struct topic *t, const struct event *event)
 {
         if (t->bytes_max == 0 || t->bytes_max >= BATCH_BYTES + BATCH_HEAD_BYTES ||

@@ -28,6 +28,7 @@ struct bus_producer {
         void (*on_report)(void *arg, const struct bus_report *report);
         void *arg;
         size_t unreported;
+        bool compressed;
         bool broken; /* a report was BROKEN, or it was abandoned */
         semel_error why;
         struct topic *last; /* most messages go where the one before went */

@@ -171,6 +171,6 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
                         return rc;
         }
         *ret_exists = t->exists;
-        *ret_bytes_max = t->bytes_max;
+        *ret_bytes_max = p->compressed ? 0 : t->bytes_max;
         return SEMEL_OK;
 }

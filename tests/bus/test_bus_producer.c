@@ -118,7 +118,7 @@ static void o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_
         bus_producer_close(p);
 }
 
-static void the_bound_of_a_record_is_one(void **state)
+static void what_a_record_measures_is_known_to_the_byte(void **state)
 {
         (void)state;
         static const char *const limit[] = {"max.message.bytes", "1000", NULL};
@@ -140,6 +140,10 @@ static void the_bound_of_a_record_is_one(void **state)
         assert_int_equal(bus_produce(p, &e, NULL, &err), BUS_QUEUED);
         kit_drain(p);
         assert_int_equal(reports.at[0].kind, BUS_DELIVERED);
+        e.payload.n++;
+        assert_int_equal(bus_produce(p, &e, NULL, &err), BUS_QUEUED);
+        kit_drain(p);
+        assert_int_equal(reports.at[1].kind, BUS_REJECTED);
         bus_producer_close(p);
 }
 
@@ -215,6 +219,23 @@ static void o36_a_topic_that_is_deleted_and_made_again_is_published_to(void **st
         assert_string_equal(kit_read(kit_broker(), topic, 0, false), "row2");
 }
 
+static void a_compressed_record_is_measured_by_the_broker_alone(void **state)
+{
+        (void)state;
+        static const char *const small[] = {"max.message.bytes", "1000", NULL};
+        static const struct bus_property lz4[] = {{"compression.type", "lz4"}};
+        static char payload[5000];
+        const char *topic = kit_topic("lz4");
+        memset(payload, 'x', sizeof payload - 1);
+        kit_create(kit_broker(), topic, 1, small);
+        struct bus_producer *p = producer(lz4, 1);
+        assert_int_equal(look(p, topic), 0);
+        kit_send(p, topic, "k", payload);
+        kit_drain(p);
+        assert_int_equal(reports.at[0].kind, BUS_DELIVERED);
+        bus_producer_close(p);
+}
+
 static void a_batch_of_5000_rows_goes_quickly(void **state)
 {
         (void)state;
@@ -249,8 +270,9 @@ int main(void)
                 cmocka_unit_test(keys_go_to_the_partitions_of_javas_client),
                 cmocka_unit_test(a_topic_is_made_by_the_first_look),
                 cmocka_unit_test(o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_fails_alone),
-                cmocka_unit_test(the_bound_of_a_record_is_one),
+                cmocka_unit_test(what_a_record_measures_is_known_to_the_byte),
                 cmocka_unit_test(c7_a_broker_that_stops_answering_reorders_nothing),
+                cmocka_unit_test(a_compressed_record_is_measured_by_the_broker_alone),
                 cmocka_unit_test(o36_a_topic_that_is_deleted_and_made_again_is_published_to),
                 cmocka_unit_test(a_batch_of_5000_rows_goes_quickly),
         };
