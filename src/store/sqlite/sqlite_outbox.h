@@ -8,7 +8,7 @@
  * under an older epoch changes nothing.
  *
  * Writes pass the gate, are short, and are split, so that the programs that append wait for no
- * more than some 2,000 rows.
+ * more than some 1,000 rows.
  *
  * A table that exists already is seen through a temporary view `semel_outbox` of the connection
  * (sqlite_outbox_map.c): every statement is the same for both.

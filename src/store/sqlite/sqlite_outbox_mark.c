@@ -10,8 +10,8 @@
 #include "core/limits.h"
 
 enum {
-        /* Rows of one transaction: about 8 ms, so that whoever appends meanwhile hardly waits. */
-        MARK_ROWS = 2000,
+        /* Rows of one transaction: some 10 ms, so that whoever appends meanwhile hardly waits. */
+        MARK_ROWS = 1000,
 };
 
 struct marking {
