@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * relay_rules: the real relay in a world of its own (relay_world.h), where what takes luck elsewhere
+ * happens at a chosen moment.  The world itself watches C1, C2 and C7a in every test.
+ */
+#include <string.h>
+
+#include "core/limits.h"
+#include "relay_world.h"
+#include "sys/clock.h"
+
+static void lock(void)
+{
+        pthread_mutex_lock(&world.lock);
+}
+
+static void unlock(void)
+{
+        pthread_mutex_unlock(&world.lock);
+}
+
+static size_t written_at_least;
+static bool has_written(void)
+{
+        lock();
+        bool yes = world.logged >= written_at_least;
+        unlock();
+        return yes;
+}
+
+static void wait_written(size_t n)
+{
+        written_at_least = n;
+        world_wait(has_written, "rows in the log");
+}
+
+static size_t handed_at_least;
+static bool has_handed(void)
+{
+        lock();
+        bool yes = world.handed >= handed_at_least;
+        unlock();
+        return yes;
+}
+
+static void wait_handed(size_t n)
+{
+        handed_at_least = n;
+        world_wait(has_handed, "rows handed over");
+}
+
+static int64_t lease_end_us;
+static bool lease_is_long_over(void)
+{
+        return clock_boot_us() > lease_end_us + 200 * MS;
+}
+
+/* -- C1 ------------------------------------------------------------------------------------------ */
+
+static void c1_nothing_is_handed_over_after_the_lease(void **state)
+{
+        (void)state;
+        (void)world_add(1200, 100);
+        world_config(OUTBOX_OWNED)->batch_rows = 300;
+        world.produce_us = 2 * MS; /* two lanes: they need 1.2 s */
+        world_start();
+        wait_handed(50);
+        lock();
+        world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+        unlock();
+        world_wait(lease_is_long_over, "the lease to be over");
+        lock();
+        assert_true(world.handed < 1200); /* it struck unfinished work */
+        world.beats_down = false;
+        world.produce_us = 0;
+        unlock();
+        world_wait(world_all_done, "the rest");
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static void c1_the_lease_counts_from_before_the_beat_was_sent(void **state)
+{
+        (void)state;
+        (void)world_add(2000, 100);
+        (void)world_config(OUTBOX_OWNED);
+        world.produce_us = 2 * MS;
+        world.beat_answer_us = 300 * MS; /* of a lease of 600 ms */
+        world_start();
+        wait_handed(50);
+        lock();
+        world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+        unlock();
+        world_wait(lease_is_long_over, "the lease to be over");
+        lock();
+        assert_true(world.handed < 2000);
+        world.beats_down = false;
+        world.beat_answer_us = 0;
+        world.produce_us = 0;
+        unlock();
+        world_wait(world_all_done, "the rest");
+}
+
+static bool lost_is_said(void)
+{
+        return world_said("lost slot 15");
+}
+
+/* Stopped beyond its lease, its slots taken, and awake again: as after SIGSTOP and SIGCONT. */
+static void c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing(void **state)
+{
+        (void)state;
+        (void)world_add(400, 40);
+        (void)world_config(OUTBOX_OWNED);
+        world.stalled = true;
+        world_start();
+        wait_handed(60);
+        lock();
+        world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+        unlock();
+        world_wait(lease_is_long_over, "the lease to be over");
+        lock();
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.mine = 0;
+        world.other = 0xffff;
+        size_t handed = world.handed;
+        world.beats_down = world.stalled = false;
+        unlock();
+        world_wait(lost_is_said, "the log to say so");
+        world_stop();
+        assert_int_equal(world.handed, handed);
+        for (size_t i = 0; i < world.rows; i++)
+                assert_false(world.row[i].gone);
+}
+
+static bool mark_was_lost(void)
+{
+        return world_said("a mark found another owner");
+}
+
+/* The mark itself finds out: the slots are gone while it is under way. */
+static void c1_a_mark_that_finds_its_slot_lost_ends_the_ownership(void **state)
+{
+        (void)state;
+        (void)world_add(200, 40);
+        world_config(OUTBOX_OWNED)->slot_lease_us = 5 * SECOND; /* no beat tells meanwhile */
+        world.mark_us = 200 * MS;
+        world_start();
+        wait_written(20);
+        lock();
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.mine = 0;
+        world.other = 0xffff;
+        size_t handed = world.handed;
+        unlock();
+        world_wait(mark_was_lost, "a mark to find its slot lost");
+        world_stop();
+        assert_true(world.lost_marks > 0);
+        assert_true(world.handed <= handed + 100); /* nobody can know before the mark; nothing after it */
+        memset(world.broken, 0, sizeof world.broken);
+}
+
+/* -- C2, C3, C12 ----------------------------------------------------------------------------------- */
+
+static bool has_given(void)
+{
+        lock();
+        bool yes = world.gives > 0;
+        unlock();
+        return yes;
+}
+
+static void c2_slots_move_when_nothing_of_them_is_unmarked(void **state)
+{
+        (void)state;
+        (void)world_add(1000, 100);
+        world_config(OUTBOX_OWNED)->slot_lease_us = 300 * MS;
+        world.mark_us = 30 * MS;
+        world_start();
+        wait_written(100);
+        lock();
+        world.members = 2;
+        unlock();
+        world_wait(has_given, "a hand-over");
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static void c3_without_a_fault_no_row_is_written_twice(void **state)
+{
+        (void)state;
+        (void)world_add(1500, 30);
+        (void)world_config(OUTBOX_OWNED);
+        world.mark_us = 5 * MS; /* a read that is issued meanwhile still sees the rows */
+        world_start();
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world.logged, 1500);
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static bool some_time_with_marks_down(void)
+{
+        return clock_boot_us() > lease_end_us;
+}
+
+static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
+{
+        (void)state;
+        (void)world_add(1000, 100);
+        (void)world_config(OUTBOX_OWNED);
+        world_start();
+        wait_written(200);
+        lock();
+        world.marks_down = true;
+        lease_end_us = clock_boot_us() + 700 * MS;
+        unlock();
+        world_wait(some_time_with_marks_down, "time to go by");
+        lock();
+        assert_true(world.unmarked > 0); /* it struck unfinished work */
+        world.marks_down = false;
+        unlock();
+        world_wait(world_all_done, "all rows");
+        assert_in_range(world.unmarked_max, 1, 2 * 50);
+        assert_int_equal(world_duplicates(), 0);
+}
+
+/* -- C4, C5, C7, C7a ------------------------------------------------------------------------------ */
+
+static void c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key(void **state)
+{
+        (void)state;
+        (void)world_add(400, 20);
+        world.request_rows = 1; /* nothing is under way behind it */
+        world.fail_id = 61;
+        struct relay_config *c = world_config(OUTBOX_OWNED);
+        c->order = RELAY_ORDER_STRICT;
+        c->retry_min_us = 100 * MS;
+        c->retry_max_us = 200 * MS;
+        world_start();
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world.row[60].attempts, 1);
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static bool others_have_gone(void)
+{
+        lock();
+        bool yes = world.row[2].gone && world.row[3].gone;
+        unlock();
+        return yes;
+}
+
+static void c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks(void **state)
+{
+        (void)state;
+        (void)world_add_row("a", OUTBOX_DEAD, 5);
+        int64_t younger = world_add_row("a", OUTBOX_PENDING, 0);
+        (void)world_add_row("b", OUTBOX_PENDING, 0);
+        (void)world_add_row(NULL, OUTBOX_PENDING, 0);
+        world_config(OUTBOX_OWNED)->on_dead = OUTBOX_BLOCK;
+        world_start();
+        world_wait(others_have_gone, "the other keys");
+        world_stop();
+        assert_int_equal(world.row[younger - 1].written, 0);
+}
+
+static bool another_producer(void)
+{
+        lock();
+        bool yes = world.producers > 2;
+        unlock();
+        return yes;
+}
+
+/* The broker is silent for longer than a batch may take: what had no report is sent again by a new
+ * producer, and nothing of the old one can come behind it. */
+static void c7_what_had_no_report_in_time_is_sent_again_in_order(void **state)
+{
+        (void)state;
+        (void)world_add(600, 12);
+        world_config(OUTBOX_OWNED)->batch_timeout_us = 200 * MS;
+        world_start();
+        wait_written(100);
+        lock();
+        world.stalled = true;
+        unlock();
+        world_wait(another_producer, "a new producer");
+        lock();
+        assert_true(world.logged < 600);
+        world.stalled = false;
+        unlock();
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world_duplicates(), 0);
+        assert_int_equal(world.logged, 600);
+}
+
+/* One request is in flight: the rows of the rejected one's key that were in it are all that can
+ * overtake it, and they are named. */
+static void c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most(void **state)
+{
+        (void)state;
+        (void)world_add(200, 1);
+        (void)world_config(OUTBOX_OWNED);
+        world.reject_id = 51;
+        world.request_rows = 4;
+        world_start();
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world.row[50].state, OUTBOX_DEAD);
+        assert_true(world_said("overtook an elder row of their key"));
+        assert_int_equal(world.logged, 199);
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static void c7a_with_order_strict_nothing_overtakes(void **state)
+{
+        (void)state;
+        (void)world_add(100, 1);
+        world_config(OUTBOX_OWNED)->order = RELAY_ORDER_STRICT;
+        world.reject_id = 51;
+        world.request_rows = 4;
+        world_start();
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world.row[50].state, OUTBOX_DEAD);
+        assert_false(world_said("overtook"));
+        assert_int_equal(world.logged, 99);
+}
+
+/* -- C8 -------------------------------------------------------------------------------------------- */
+
+static void each_is_seen_once(size_t rows)
+{
+        world_wait(world_all_done, "all rows");
+        assert_int_equal(world.logged, rows);
+        assert_int_equal(world_duplicates(), 0);
+}
+
+static void c8_a_commit_of_which_nobody_knows_and_that_was_made(void **state)
+{
+        (void)state;
+        (void)world_add(600, 40);
+        (void)world_config(OUTBOX_EXACTLY_ONCE);
+        world.commit_unknown = 1;
+        world_start();
+        each_is_seen_once(600);
+        assert_true(world_said("were committed and not marked: marked now"));
+}
+
+static void c8_a_commit_of_which_nobody_knows_and_that_was_not_made(void **state)
+{
+        (void)state;
+        (void)world_add(600, 40);
+        (void)world_config(OUTBOX_EXACTLY_ONCE);
+        world.commit_unknown = 2;
+        world_start();
+        each_is_seen_once(600);
+}
+
+/* The mark of a transaction changes less than it should: the marker knows what was sent, and is asked
+ * before another transaction replaces it. */
+static void c8_no_transaction_is_committed_before_the_mark_of_the_last(void **state)
+{
+        (void)state;
+        (void)world_add(600, 40);
+        (void)world_config(OUTBOX_EXACTLY_ONCE);
+        world.change_before_mark = true;
+        world_start();
+        each_is_seen_once(600);
+}
+
+static void c8_a_group_that_is_lost_and_comes_back_is_recovered_first(void **state)
+{
+        (void)state;
+        (void)world_add(800, 40);
+        (void)world_config(OUTBOX_EXACTLY_ONCE);
+        world.mark_us = 5 * MS;
+        world_start();
+        wait_written(100);
+        lock();
+        world.marks_down = world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+        unlock();
+        world_wait(lease_is_long_over, "the lease to be over");
+        lock();
+        assert_true(world.unmarked > 0); /* committed, and not marked */
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i] += 2; /* somebody had them and gave them back */
+        world.mine = 0;
+        world.marks_down = world.beats_down = false;
+        unlock();
+        each_is_seen_once(800);
+}
+
+int main(int argc, char **argv)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        const struct CMUnitTest tests[] = {
+                T(c1_nothing_is_handed_over_after_the_lease),
+                T(c1_the_lease_counts_from_before_the_beat_was_sent),
+                T(c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing),
+                T(c1_a_mark_that_finds_its_slot_lost_ends_the_ownership),
+                T(c2_slots_move_when_nothing_of_them_is_unmarked),
+                T(c3_without_a_fault_no_row_is_written_twice),
+                T(c12_at_most_a_batch_of_each_lane_is_unmarked),
+                T(c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key),
+                T(c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks),
+                T(c7_what_had_no_report_in_time_is_sent_again_in_order),
+                T(c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most),
+                T(c7a_with_order_strict_nothing_overtakes),
+                T(c8_a_commit_of_which_nobody_knows_and_that_was_made),
+                T(c8_a_commit_of_which_nobody_knows_and_that_was_not_made),
+                T(c8_no_transaction_is_committed_before_the_mark_of_the_last),
+                T(c8_a_group_that_is_lost_and_comes_back_is_recovered_first),
+        };
+        if (argc > 1)
+                cmocka_set_test_filter(argv[1]);
+        return cmocka_run_group_tests_name("relay rules", tests, NULL, NULL);
+}
