@@ -185,7 +185,7 @@ def test_migrate_of_a_sqlite_file(semel, sqlite_url, run_one, ran):
 def test_sqlite_newer_version(semel, sqlite_url, run_one, ran):
     assert semel('migrate', '--db', sqlite_url).returncode == 0
     db = sqlite3.connect(sqlite_url[len('sqlite:'):])
-    db.execute('UPDATE semel_schema_version SET version = 99')
+    db.execute('INSERT INTO semel_schema_version VALUES (99, 0)')
     db.commit()
     db.close()
     one_sentence(run_one(sqlite_url), 'newer')
