@@ -356,6 +356,23 @@ static void a_batch_stops_at_its_bytes_and_never_before_one_row(void **state)
         assert_int_equal(count_now(a, (struct ask){.bytes_max = 1000000}), 5);
 }
 
+/* Under a backlog of small rows a driver may look less closely; a large row makes it look. */
+static void a_large_row_behind_many_small_ones_is_counted(void **state)
+{
+        (void)state;
+        static char big[100001];
+        memset(big, 'x', 100000);
+        target->append_many(target->arg, 3000, "key", false);
+        take(a, &me_a, OUTBOX_OWNED, ALL);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(count_now(a, (struct ask){.rows_max = 300}), 3000);
+        for (int i = 0; i < 20; i++)
+                (void)add("key2", big);
+        struct outbox_rows rows = fetch(a, (struct ask){.rows_max = 300, .bytes_max = 1000000});
+        assert_true(rows.bytes < 1200000);
+        outbox_rows_release(&rows);
+}
+
 static void c5_a_blocked_key_never_fills_a_batch(void **state)
 {
         (void)state;
@@ -842,6 +859,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(o39_a_tombstone_is_not_an_empty_payload),
                 T(c1_only_rows_of_the_slots_that_were_asked_for_come_in_order),
                 T(a_batch_stops_at_its_bytes_and_never_before_one_row),
+                T(a_large_row_behind_many_small_ones_is_counted),
                 T(c5_a_blocked_key_never_fills_a_batch),
                 T(c5_rows_without_a_key_go_beside_blocked_ones),
                 T(c4_a_key_waits_behind_its_row_in_backoff),

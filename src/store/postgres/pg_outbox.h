@@ -33,6 +33,7 @@ enum outbox_query {
         OQ_SESSION,
         OQ_VERSION,
         OQ_FETCH,
+        OQ_FETCH_PLAIN,
         OQ_FETCH_LOCKED,
         OQ_FETCH_CLAIM,
         OQ_MARK_DELETE,
@@ -81,12 +82,7 @@ struct pg_step {
 };
 
 struct pg_mapping {
-        char *table;      /* quoted, with its schema */
-        char *name;       /* the same as a SQL literal */
-        char *order, *event_id, *topic, *key, *payload, *headers; /* expressions on alias o */
-        char *partition, *traceparent, *created_at;
-        bool is_semel;    /* as it is in the statements */
-        bool unordered;
+        bool is_semel; /* the table that the statements are written for */
 };
 
 struct pg_outbox {
@@ -103,6 +99,7 @@ struct pg_outbox {
         uint64_t prepared; /* bit per query */
         unsigned failures;
         int64_t retry_us;  /* no new attempt to connect before */
+        size_t last_rows, last_bytes; /* of the last fetch */
         struct params params[3];
         PGresult *blocked_res;
         struct outbox_blocked *blocked;
