@@ -4,7 +4,7 @@
  * tests/outbox.
  */
 #include "fault_vfs.h"
-#include "sqlite_world.h"
+#include "sqlite_outbox_kit.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -19,146 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/limits.h"
-#include "store/outbox.h"
 #include "store/sqlite/sqlite_store.h"
-
-#define ALL_SLOTS ((UINT32_C(1) << EVENT_SLOTS) - 1)
-#define LEASE_US (5 * SECOND)
-
-static const struct outbox_member relay_a = {.id = {1}, .info = "host=a pid=1"};
-static const struct outbox_member relay_b = {.id = {2}, .info = "host=b pid=2"};
-
-static int setup(void **state)
-{
-        static struct sqlite_world w;
-        world_init(&w);
-        w.env.clock = &sys_clock_host;
-        world_close(world_open(&w));
-        *state = &w;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        world_release(*state);
-        return 0;
-}
-
-static int64_t soon(void)
-{
-        return clock_boot_us() + 10 * SECOND;
-}
-
-static struct outbox_session *open_mapped(struct sqlite_world *w, const struct outbox_mapping *m)
-{
-        semel_error err = {0};
-        struct outbox_session *s = NULL;
-        if (store_sqlite_driver.outbox_open(w->url, m, "test", &s, &err) != SEMEL_OK)
-                fail_msg("open: %s", err.text);
-        return s;
-}
-
-static struct outbox_session *open_outbox(struct sqlite_world *w)
-{
-        return open_mapped(w, NULL);
-}
-
-/* A relay's ownership: its view, and the slots as a lane wants them. */
-struct owner {
-        struct outbox_view view;
-        struct outbox_slot slots[EVENT_SLOTS];
-        size_t n;
-};
-
-static void look(struct owner *o)
-{
-        o->n = 0;
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                if (o->view.slots[i].mine)
-                        o->slots[o->n++] = (struct outbox_slot){(int16_t)i, o->view.slots[i].epoch};
-}
-
-static struct owner take(struct outbox_session *s, const struct outbox_member *me)
-{
-        semel_error err = {0};
-        struct owner o;
-        if (s->vt->take(s, me, OUTBOX_OWNED, ALL_SLOTS, LEASE_US, soon(), &o.view, &err) != SEMEL_OK)
-                fail_msg("take: %s", err.text);
-        look(&o);
-        return o;
-}
-
-static struct outbox_rows fetch(struct outbox_session *s, const struct owner *o, int rows_max,
-                                const struct span *blocked, size_t blocked_count)
-{
-        struct outbox_quota quotas[EVENT_SLOTS];
-        struct outbox_rows rows = {0};
-        semel_error err = {0};
-        for (size_t i = 0; i < o->n; i++)
-                quotas[i] = (struct outbox_quota){o->slots[i], rows_max};
-        const struct outbox_fetch in = {.mode = OUTBOX_OWNED,
-                                        .quotas = quotas,
-                                        .quota_count = o->n,
-                                        .blocked = blocked,
-                                        .blocked_count = blocked_count,
-                                        .bytes_max = LIMIT_OUTBOX_BATCH_BYTES};
-        if (s->vt->fetch(s, &in, soon(), &rows, &err) != SEMEL_OK)
-                fail_msg("fetch: %s", err.text);
-        return rows;
-}
-
-/* Mark all of them alike. */
-static semel_code mark_rows(struct outbox_session *s, const struct owner *o, bool keep,
-                            const struct outbox_rows *rows, enum outbox_verdict verdict,
-                            struct outbox_marked *ret, semel_error *err)
-{
-        struct outbox_mark *marks = calloc(rows->n + 1, sizeof *marks);
-        for (size_t i = 0; i < rows->n; i++)
-                marks[i] = (struct outbox_mark){.id = rows->row[i].id,
-                                                .slot = rows->row[i].slot,
-                                                .attempts = rows->row[i].attempts,
-                                                .verdict = verdict,
-                                                .retry_after_us = HOUR,
-                                                .reason = "the broker said no"};
-        semel_code code = s->vt->mark(s, OUTBOX_OWNED, keep, o->slots, o->n, marks, rows->n, soon(),
-                                      ret, err);
-        free(marks);
-        return code;
-}
-
-static struct outbox_marked mark_all(struct outbox_session *s, const struct owner *o, bool keep,
-                                     struct outbox_rows *rows, enum outbox_verdict verdict)
-{
-        struct outbox_marked marked = {0};
-        semel_error err = {0};
-        if (mark_rows(s, o, keep, rows, verdict, &marked, &err) != SEMEL_OK)
-                fail_msg("mark: %s", err.text);
-        outbox_rows_release(rows);
-        return marked;
-}
-
-static void insert_rows(struct sqlite_world *w, int n, const char *key)
-{
-        sqlite3 *db = world_db(w);
-        char *sql = sqlite3_mprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
-                                    "WHERE i < %d) INSERT INTO semel_outbox (topic, key, payload) "
-                                    "SELECT 'orders', %s, 'payload ' || i FROM n",
-                                    n, key);
-        db_exec(db, sql);
-        sqlite3_free(sql);
-        (void)sqlite3_close(db);
-}
-
-static int64_t count(struct sqlite_world *w, const char *where)
-{
-        sqlite3 *db = world_db(w);
-        char *sql = sqlite3_mprintf("SELECT count(*) FROM semel_outbox WHERE %s", where);
-        int64_t n = db_int64(db, sql);
-        sqlite3_free(sql);
-        (void)sqlite3_close(db);
-        return n;
-}
 
 /* -- what SQL and C write ----------------------------------------------------------------------- */
 
@@ -622,129 +483,9 @@ static void a7_a_commit_without_an_answer_is_unknown(void **state)
         s->vt->close(s);
 }
 
-/* -- tables of the user's own ---------------------------------------------------------------------- */
-
-static void run_mapping_script(sqlite3 *db, const struct outbox_mapping *m)
-{
-        struct buf script;
-        buf_init(&script, 1 << 16);
-        assert_int_equal(store_sqlite_driver.print_mapping(m, &script, NULL), SEMEL_OK);
-        db_exec(db, buf_cstr(&script));
-        buf_release(&script);
-}
-
-static void the_tutorials_table_is_published_too(void **state)
-{
-        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
-        struct sqlite_world *w = *state;
-        sqlite3 *db = world_db(w);
-        semel_error err = {0};
-        struct outbox_view view;
-        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
-                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
-                    " published_at TEXT)");
-        struct outbox_session *s = open_mapped(w, &m);
-        assert_int_equal(s->vt->check(s, OUTBOX_OWNED, soon(), &view, &err), SEMEL_ERR_SCHEMA);
-        assert_non_null(strstr(err.text, "attempts, next_attempt_at, last_error"));
-        assert_non_null(strstr(err.text, "semel migrate --for-table outbox_event"));
-        run_mapping_script(db, &m);
-        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload, created_at) VALUES "
-                    "('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'o-7', '{\"n\": 1}', datetime('now')),"
-                    "('not a uuid', 'o-7', '{\"n\": 2}', datetime('now')),"
-                    "('third', 'o-8', '{\"n\": 3}', datetime('now'))");
-        struct owner o = take(s, &relay_a);
-        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
-        assert_int_equal(rows.n, 3);
-        for (size_t i = 0; i < rows.n; i++) {
-                assert_true(span_eq(rows.row[i].event.topic, span_str("orders")));
-                assert_in_range(rows.now_us - rows.row[i].created_us + 2 * SECOND, 0, 60 * SECOND);
-                if (rows.row[i].id == 1)
-                        assert_int_equal(rows.row[i].event.id[0], 0x6b);
-        }
-        /* One of each verdict, by rowid. */
-        struct outbox_mark marks[3];
-        for (size_t i = 0; i < 3; i++)
-                marks[i] = (struct outbox_mark){.id = rows.row[i].id,
-                                                .slot = rows.row[i].slot,
-                                                .verdict = rows.row[i].id == 1   ? OUTBOX_DONE
-                                                           : rows.row[i].id == 2 ? OUTBOX_RETRY
-                                                                                 : OUTBOX_BURY,
-                                                .retry_after_us = HOUR,
-                                                .reason = "no"};
-        struct outbox_marked marked;
-        assert_int_equal(s->vt->mark(s, OUTBOX_OWNED, true, o.slots, o.n, marks, 3, soon(), &marked,
-                                     NULL),
-                         SEMEL_OK);
-        assert_int_equal(marked.marked, 3);
-        outbox_rows_release(&rows);
-        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event WHERE (rowid = 1 AND status = "
-                                      "'PUBLISHED' AND published_at > 0) OR (rowid = 2 AND status = "
-                                      "'PENDING' AND attempts = 1 AND last_error = 'no') OR (rowid = 3 "
-                                      "AND status = 'DEAD')"),
-                         3);
-        int64_t n = 0;
-        assert_int_equal(s->vt->retry(s, 3, "ada", soon(), &n, NULL), SEMEL_OK);
-        assert_int_equal(n, 1);
-        assert_int_equal(s->vt->prune(s, 0, false, soon(), &n, NULL), SEMEL_OK);
-        assert_int_equal(n, 1);
-        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
-        s->vt->close(s);
-        (void)sqlite3_close(db);
-}
-
-static void debeziums_table_is_published_too(void **state)
-{
-        static const struct outbox_mapping m = {.preset = "debezium", .table = "my \"outbox"};
-        struct sqlite_world *w = *state;
-        sqlite3 *db = world_db(w);
-        db_exec(db, "CREATE TABLE \"my \"\"outbox\" (id TEXT, aggregatetype TEXT, aggregateid INTEGER, "
-                    "type TEXT, payload TEXT)");
-        run_mapping_script(db, &m);
-        db_exec(db, "INSERT INTO \"my \"\"outbox\" (id, aggregatetype, aggregateid, type, payload) "
-                    "VALUES ('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'order', 7, 'Confirmed', '{}')");
-        struct outbox_session *s = open_mapped(w, &m);
-        struct owner o = take(s, &relay_a);
-        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
-        assert_int_equal(rows.n, 1);
-        assert_true(span_eq(rows.row[0].event.topic, span_str("outbox.event.order")));
-        assert_true(span_eq(rows.row[0].event.key, span_str("7")));
-        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 1);
-        assert_int_equal(db_int64(db, "SELECT count(*) FROM \"my \"\"outbox\""), 0);
-        s->vt->close(s);
-        (void)sqlite3_close(db);
-}
-
-/* VACUUM numbers rows anew where no INTEGER PRIMARY KEY names them: what was read under the old numbers is
- * not marked. */
-static void a_vacuum_between_fetch_and_mark_marks_nothing_wrong(void **state)
-{
-        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
-        struct sqlite_world *w = *state;
-        sqlite3 *db = world_db(w);
-        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
-                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
-                    " published_at TEXT)");
-        run_mapping_script(db, &m);
-        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload) VALUES ('a', 'x', '1'), "
-                    "('b', 'y', '2'), ('c', 'z', '3'); DELETE FROM outbox_event WHERE id = 'a'");
-        struct outbox_session *s = open_mapped(w, &m);
-        struct owner o = take(s, &relay_a);
-        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
-        assert_int_equal(rows.n, 2);
-        db_exec(db, "VACUUM");
-        struct outbox_marked marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
-        assert_int_equal(marked.marked, 0);
-        assert_int_equal(marked.changed, 2);
-        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
-        rows = fetch(s, &o, 10, NULL, 0);
-        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 2);
-        s->vt->close(s);
-        (void)sqlite3_close(db);
-}
-
 int main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, outbox_setup, outbox_teardown)
         const struct CMUnitTest tests[] = {
                 TEST(a_plain_insert_is_an_event),
                 TEST(append_belongs_to_the_transaction),
@@ -762,9 +503,6 @@ int main(int argc, char **argv)
                 TEST(b9_appending_processes_and_the_relay_share_the_file),
                 TEST(b9_a_full_disk_changes_nothing),
                 TEST(a7_a_commit_without_an_answer_is_unknown),
-                TEST(the_tutorials_table_is_published_too),
-                TEST(debeziums_table_is_published_too),
-                TEST(a_vacuum_between_fetch_and_mark_marks_nothing_wrong),
         };
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables of the user's own as a SQLite outbox: the presets, and what VACUUM does to them.
+ */
+#include "sqlite_outbox_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "store/sqlite/sqlite_store.h"
+
+static void run_mapping_script(sqlite3 *db, const struct outbox_mapping *m)
+{
+        struct buf script;
+        buf_init(&script, 1 << 16);
+        assert_int_equal(store_sqlite_driver.print_mapping(m, &script, NULL), SEMEL_OK);
+        db_exec(db, buf_cstr(&script));
+        buf_release(&script);
+}
+
+static void the_tutorials_table_is_published_too(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        semel_error err = {0};
+        struct outbox_view view;
+        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
+                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
+                    " published_at TEXT)");
+        struct outbox_session *s = open_mapped(w, &m);
+        assert_int_equal(s->vt->check(s, OUTBOX_OWNED, soon(), &view, &err), SEMEL_ERR_SCHEMA);
+        assert_non_null(strstr(err.text, "attempts, next_attempt_at, last_error"));
+        assert_non_null(strstr(err.text, "semel migrate --for-table outbox_event"));
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload, created_at) VALUES "
+                    "('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'o-7', '{\"n\": 1}', datetime('now')),"
+                    "('not a uuid', 'o-7', '{\"n\": 2}', datetime('now')),"
+                    "('third', 'o-8', '{\"n\": 3}', datetime('now'))");
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 3);
+        for (size_t i = 0; i < rows.n; i++) {
+                assert_true(span_eq(rows.row[i].event.topic, span_str("orders")));
+                assert_in_range(rows.now_us - rows.row[i].created_us + 2 * SECOND, 0, 60 * SECOND);
+                if (rows.row[i].id == 1)
+                        assert_int_equal(rows.row[i].event.id[0], 0x6b);
+        }
+        /* One of each verdict, by rowid. */
+        struct outbox_mark marks[3];
+        for (size_t i = 0; i < 3; i++)
+                marks[i] = (struct outbox_mark){.id = rows.row[i].id,
+                                                .slot = rows.row[i].slot,
+                                                .verdict = rows.row[i].id == 1   ? OUTBOX_DONE
+                                                           : rows.row[i].id == 2 ? OUTBOX_RETRY
+                                                                                 : OUTBOX_BURY,
+                                                .retry_after_us = HOUR,
+                                                .reason = "no"};
+        struct outbox_marked marked;
+        assert_int_equal(s->vt->mark(s, OUTBOX_OWNED, true, o.slots, o.n, marks, 3, soon(), &marked,
+                                     NULL),
+                         SEMEL_OK);
+        assert_int_equal(marked.marked, 3);
+        outbox_rows_release(&rows);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event WHERE (rowid = 1 AND status = "
+                                      "'PUBLISHED' AND published_at > 0) OR (rowid = 2 AND status = "
+                                      "'PENDING' AND attempts = 1 AND last_error = 'no') OR (rowid = 3 "
+                                      "AND status = 'DEAD')"),
+                         3);
+        int64_t n = 0;
+        assert_int_equal(s->vt->retry(s, 3, "ada", soon(), &n, NULL), SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(s->vt->prune(s, 0, false, soon(), &n, NULL), SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+static void debeziums_table_is_published_too(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "debezium", .table = "my \"outbox"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        db_exec(db, "CREATE TABLE \"my \"\"outbox\" (id TEXT, aggregatetype TEXT, aggregateid INTEGER, "
+                    "type TEXT, payload TEXT)");
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO \"my \"\"outbox\" (id, aggregatetype, aggregateid, type, payload) "
+                    "VALUES ('6ba7b810-9dad-11d1-80b4-00c04fd430c8', 'order', 7, 'Confirmed', '{}')");
+        struct outbox_session *s = open_mapped(w, &m);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 1);
+        assert_true(span_eq(rows.row[0].event.topic, span_str("outbox.event.order")));
+        assert_true(span_eq(rows.row[0].event.key, span_str("7")));
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 1);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM \"my \"\"outbox\""), 0);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+/* VACUUM numbers rows anew where no INTEGER PRIMARY KEY names them: what was read under the old numbers is
+ * not marked. */
+static void a_vacuum_between_fetch_and_mark_marks_nothing_wrong(void **state)
+{
+        static const struct outbox_mapping m = {.preset = "tutorial", .topic = "orders"};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
+                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
+                    " published_at TEXT)");
+        run_mapping_script(db, &m);
+        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload) VALUES ('a', 'x', '1'), "
+                    "('b', 'y', '2'), ('c', 'z', '3'); DELETE FROM outbox_event WHERE id = 'a'");
+        struct outbox_session *s = open_mapped(w, &m);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(rows.n, 2);
+        db_exec(db, "VACUUM");
+        struct outbox_marked marked = mark_all(s, &o, false, &rows, OUTBOX_DONE);
+        assert_int_equal(marked.marked, 0);
+        assert_int_equal(marked.changed, 2);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), 2);
+        rows = fetch(s, &o, 10, NULL, 0);
+        assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 2);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, outbox_setup, outbox_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(the_tutorials_table_is_published_too),
+                TEST(debeziums_table_is_published_too),
+                TEST(a_vacuum_between_fetch_and_mark_marks_nothing_wrong),
+        };
+        if (argc > 1)
+                cmocka_set_test_filter(argv[1]);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
