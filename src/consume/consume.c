@@ -143,7 +143,7 @@ static void look_now(struct consume *c, int64_t *commit_us, int64_t *look_us)
 {
         int64_t now_us = clock_boot_us();
         if (now_us >= *commit_us) {
-                part_commit(c, false);
+                part_commit(c);
                 *commit_us = now_us + CONSUME_COMMIT_US;
         }
         if (now_us >= *look_us) {
@@ -160,7 +160,9 @@ static bool poll_until_end(struct consume *c)
                 struct bus_message *m = NULL;
                 semel_error err = {0};
                 atomic_fetch_add(&c->turns, 1);
-                semel_code code = bus_consume(c->bus, CONSUME_POLL_US, &m, &err);
+                semel_code code = bus_consume(c->bus, part_any_paused(c) ? CONSUME_PAUSED_US
+                                                                         : CONSUME_POLL_US,
+                                              &m, &err);
                 if (code == SEMEL_ERR_INTERNAL || code == SEMEL_ERR_ACCESS) {
                         consume_say(c, "the consumer ended: %s", err.text);
                         return false;
@@ -228,7 +230,7 @@ void *consume_poll_main(void *arg)
         atomic_store(&c->ready, false);
         wait_for_workers(c);
         if (c->bus) {
-                part_commit(c, true);
+                part_commit(c);
                 bus_consumer_close(c->bus); /* leaves the group: the others go on at once */
                 c->bus = NULL;
         }

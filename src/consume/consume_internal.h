@@ -14,6 +14,8 @@
 #include "core/limits.h"
 
 #define CONSUME_POLL_US (50 * MS)
+#define CONSUME_PAUSED_US (5 * MS)         /* the same while something waits to be resumed */
+#define CONSUME_QUIET_US (60 * SECOND)
 #define CONSUME_COMMIT_US (200 * MS)       /* offsets are committed this often */
 #define CONSUME_APPLY_US (300 * SECOND)    /* one transaction */
 #define CONSUME_ASK_US (10 * SECOND)       /* one short statement */
@@ -136,7 +138,8 @@ void part_push(struct consume *c, struct bus_message *m);
 /* Pause and resume by how full the queues are. */
 void part_regulate(struct consume *c);
 /* Tell the broker what the database has. */
-void part_commit(struct consume *c, bool all);
+void part_commit(struct consume *c);
+bool part_any_paused(const struct consume *c); /* on the poll thread */
 void part_look(struct consume *c, int64_t now_us); /* stalls and lag */
 /* Forget the first n messages; their memory is the caller's to free. */
 void part_pop(struct consume *c, struct part *p, size_t n);

@@ -130,13 +130,11 @@ void part_push(struct consume *c, struct bus_message *m)
         (void)pthread_mutex_unlock(&c->mu);
 }
 
-/* A queue holds a few batches ahead; past that, or when all together hold too much, the partition is
+/* A queue holds many batches ahead (what is paused is fetched anew); past that, or when all together hold too much, the partition is
  * paused, and goes on when its queue is half empty. */
 void part_regulate(struct consume *c)
 {
-        size_t high = c->config.batch_rows * 4 < LIMIT_CONSUME_QUEUED_ROWS
-                              ? c->config.batch_rows * 4
-                              : LIMIT_CONSUME_QUEUED_ROWS;
+        size_t high = LIMIT_CONSUME_QUEUED_ROWS;
         for (;;) {
                 struct part *p;
                 bool pause = false;
@@ -160,20 +158,27 @@ void part_regulate(struct consume *c)
         }
 }
 
+bool part_any_paused(const struct consume *c)
+{
+        for (const struct part *p = c->parts; p; p = p->next) /* `paused` is this thread's */
+                if (p->paused)
+                        return true;
+        return false;
+}
+
 /* -- offsets -------------------------------------------------------------------------------------- */
 
 enum { COMMIT_MAX = 256 };
 
-/* One request for these; NULL: all that are dirty. */
-static void commit_some(struct consume *c, struct part *only)
+/* One request for those that moved. */
+static void commit_some(struct consume *c)
 {
         struct bus_partition list[COMMIT_MAX];
         struct part *who[COMMIT_MAX];
         size_t n = 0;
         semel_error err = {0};
         (void)pthread_mutex_lock(&c->mu);
-        for (struct part *p = only ? only : c->parts; p && n < COMMIT_MAX;
-             p = only ? NULL : p->next) {
+        for (struct part *p = c->parts; p && n < COMMIT_MAX; p = p->next) {
                 if (p->done_offset < 0 || p->done_offset == p->sent_offset)
                         continue;
                 list[n] = (struct bus_partition){p->topic, p->partition, p->done_offset};
@@ -192,16 +197,16 @@ static void commit_some(struct consume *c, struct part *only)
         c->caught_up = true;
 }
 
-void part_commit(struct consume *c, bool all)
+void part_commit(struct consume *c)
 {
-        commit_some(c, NULL);
-        (void)all;
+        commit_some(c);
         /* Rows may be forgotten once what a lost offset could bring again was seen (O65): every
-         * partition that has anything has committed an offset in this run. */
+         * partition has committed an offset in this run, or was quiet for long. */
+        int64_t quiet_us = clock_boot_us() - CONSUME_QUIET_US;
         bool may = c->caught_up;
         (void)pthread_mutex_lock(&c->mu);
         for (const struct part *p = c->parts; p; p = p->next)
-                may &= p->sent_offset >= 0 || (p->n == 0 && p->lag == 0);
+                may &= p->sent_offset >= 0 || (p->n == 0 && p->progress_us < quiet_us);
         (void)pthread_mutex_unlock(&c->mu);
         atomic_store(&c->may_prune, may);
 }
@@ -278,7 +283,7 @@ void part_revoke(struct consume *c, const struct bus_partition *list, size_t n, 
         }
         (void)pthread_mutex_unlock(&c->mu);
         if (!lost)
-                part_commit(c, true);
+                part_commit(c);
         (void)pthread_mutex_lock(&c->mu);
         for (size_t i = 0; i < n; i++) {
                 struct part *p = find(c, list[i].topic, list[i].partition);

@@ -66,7 +66,13 @@ static void from_end(struct worker *w, const struct inbox_result *ret, struct do
         struct consume *c = w->c;
         if (ret->end != INBOX_DONE)
                 keep_reason(d, &ret->err);
-        atomic_store(&c->database_down, ret->end == INBOX_DOWN || ret->end == INBOX_STOP);
+        bool is_down = ret->end == INBOX_DOWN || ret->end == INBOX_STOP;
+        if (atomic_exchange(&c->database_down, is_down) != is_down) {
+                if (is_down)
+                        consume_say(c, "the database is away, events wait: %s", ret->err.text);
+                else
+                        consume_say(c, "the database is back");
+        }
         switch (ret->end) {
         case INBOX_DONE:
                 d->outcome = INBOX_WORKED;
@@ -91,8 +97,6 @@ static void from_end(struct worker *w, const struct inbox_result *ret, struct do
         case INBOX_STOP:
                 d->replan = true;
                 d->wait_us = CONSUME_STOP_US;
-                if (strcmp(w->part->reason, d->reason) != 0) /* once */
-                        consume_say(c, "the inbox cannot be written: %s", ret->err.text);
                 break;
         }
 }

@@ -44,7 +44,7 @@ static int64_t pg_ask(const char *sql)
         ExecStatusType status = PQresultStatus(res);
         if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
                 fail_msg("%s: %s", sql, PQerrorMessage(pg));
-        int64_t value = PQntuples(res) ? atoll(PQgetvalue(res, 0, 0)) : 0;
+        int64_t value = PQntuples(res) ? strtoll(PQgetvalue(res, 0, 0), NULL, 10) : 0;
         PQclear(res);
         PQfinish(pg);
         return value;
