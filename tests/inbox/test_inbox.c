@@ -377,6 +377,33 @@ static void d2_what_is_locked_is_again_and_not_a_failure(void **state)
         assert_int_equal(ret.processed, EVENTS);
 }
 
+static int look_at_limits(void *arg, void *conn, const struct inbox_event *event, semel_error *why)
+{
+        (void)arg;
+        (void)event;
+        (void)why;
+        PGresult *res = PQexec(conn, "SELECT current_setting('lock_timeout') = '2s', "
+                                     "current_setting('idle_in_transaction_session_timeout') <> '0', "
+                                     "current_setting('synchronous_commit') = 'on', "
+                                     "current_setting('transaction_isolation') = 'read committed'");
+        for (int i = 0; i < 4; i++)
+                assert_string_equal(PQgetvalue(res, 0, i), "t");
+        PQclear(res);
+        return 0;
+}
+
+static void d4_a_transaction_has_limits(void **state)
+{
+        (void)state;
+        const struct inbox_handler handler = {.fn = look_at_limits};
+        struct inbox_result ret;
+        if (!is_postgres)
+                skip();
+        make_events("x");
+        ses->vt->apply(ses, events, 1, &handler, false, soon(), &ret);
+        assert_int_equal(ret.end, INBOX_DONE);
+}
+
 /* -- in the caller's transaction -------------------------------------------------------------------- */
 
 static void first_in_the_callers_transaction(void **state)
@@ -480,6 +507,7 @@ int main(int argc, char **argv)
                 T(a_function_gets_the_transaction),
                 T(a_statement_that_does_not_prepare_is_said),
                 T(d2_what_is_locked_is_again_and_not_a_failure),
+                T(d4_a_transaction_has_limits),
                 T(first_in_the_callers_transaction),
         };
         int rc = cmocka_run_group_tests(tests, NULL, NULL);
