@@ -18,9 +18,6 @@ CREATE TABLE semel.outbox (
   attempts integer NOT NULL DEFAULT 0,
   held boolean NOT NULL GENERATED ALWAYS AS
     (status = 'PUBLISHING' OR (status = 'PENDING' AND attempts > 0)) STORED,
-  large boolean NOT NULL GENERATED ALWAYS AS
-    (status IN ('PENDING', 'PUBLISHING') AND coalesce(octet_length(payload), 0)
-     + coalesce(octet_length(headers::text), 0) > 4096) STORED,
   next_attempt_at timestamptz,
   last_error text,
   locked_at timestamptz,

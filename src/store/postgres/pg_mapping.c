@@ -315,7 +315,6 @@ semel_code pg_mapping_load(struct pg_outbox *ob, int64_t deadline_us, semel_erro
         if (code == SEMEL_OK && !is_semel(&ob->wanted, preset))
                 code = make_statements(ob, preset, columns, buf_cstr(&table), err);
         ob->mapped = code == SEMEL_OK;
-        ob->map.is_semel = is_semel(&ob->wanted, preset);
 out:
         PQclear(columns);
         buf_release(&table);

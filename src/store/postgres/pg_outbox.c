@@ -28,9 +28,6 @@ enum {
         COL_TRACEPARENT,
 };
 
-/* From so many rows on, the sum of their bytes is what a fetch costs. */
-enum { PLAIN_ROWS_MIN = 500 };
-
 /* What the rows of one fetch point into. */
 struct held {
         PGresult *res;
@@ -188,37 +185,6 @@ static void fetch_params(const struct outbox_fetch *in, struct params *p)
         pg_params_int(p, 3, in->bytes_max > 0 ? (int64_t)in->bytes_max : 1);
 }
 
-/* Under a backlog of small rows: so many of them as the last ones were fit into the cap, and none is
- * larger than 4 KiB besides its key (the statement looks), so that a guess that is wrong is bounded. */
-static bool is_plain(const struct pg_outbox *ob, const struct outbox_fetch *in)
-{
-        size_t most = 0;
-        for (size_t i = 0; i < in->quota_count; i++)
-                most += (size_t)in->quotas[i].rows_max;
-        return ob->map.is_semel && ob->last_rows >= PLAIN_ROWS_MIN && most <= LIMIT_OUTBOX_BATCH_ROWS &&
-               ob->last_bytes / ob->last_rows * most <= in->bytes_max;
-}
-
-/* Modes owned and exactly-once: one statement, nothing is locked. */
-static semel_code read_rows(struct pg_outbox *ob, const struct outbox_fetch *in,
-                            int64_t deadline_us, PGresult **ret, semel_error *err)
-{
-        struct params *p = &ob->params[0];
-        if (is_plain(ob, in)) {
-                PGresult *res = NULL;
-                p->n = 3; /* without the cap */
-                semel_code code = pg_outbox_one(ob, OQ_FETCH_PLAIN, p, false, deadline_us, &res, err);
-                if (code != SEMEL_OK)
-                        return code;
-                *ret = res;
-                if (PQntuples(res) > 0)
-                        return SEMEL_OK;
-                PQclear(res);
-                fetch_params(in, p);
-        }
-        return pg_outbox_one(ob, OQ_FETCH, p, false, deadline_us, ret, err);
-}
-
 static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *in,
                            int64_t deadline_us, struct outbox_rows *ret_rows, semel_error *err)
 {
@@ -241,16 +207,13 @@ static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *
                 if (code != SEMEL_OK)
                         s->vt->abandon(s);
                 res[0] = res[1];
-        } else if (in->mode == OUTBOX_TWO_PHASE) {
-                code = pg_outbox_one(ob, OQ_FETCH_CLAIM, &ob->params[0], true, deadline_us, &res[0],
-                                     err);
         } else {
-                code = read_rows(ob, in, deadline_us, &res[0], err);
+                bool claims = in->mode == OUTBOX_TWO_PHASE;
+                code = pg_outbox_one(ob, claims ? OQ_FETCH_CLAIM : OQ_FETCH, &ob->params[0], claims,
+                                     deadline_us, &res[0], err);
         }
         if (code == SEMEL_OK)
                 code = decode(in, res[0], ret_rows, err);
-        ob->last_rows = code == SEMEL_OK ? ret_rows->n : 0;
-        ob->last_bytes = code == SEMEL_OK ? ret_rows->bytes : 0;
         if (code == SEMEL_OK && ob->in_tx && ret_rows->n == 0)
                 s->vt->abandon(s); /* nothing is locked: no transaction is left open */
         return code;

@@ -33,7 +33,6 @@ enum outbox_query {
         OQ_SESSION,
         OQ_VERSION,
         OQ_FETCH,
-        OQ_FETCH_PLAIN,
         OQ_FETCH_LOCKED,
         OQ_FETCH_CLAIM,
         OQ_MARK_DELETE,
@@ -82,7 +81,12 @@ struct pg_step {
 };
 
 struct pg_mapping {
-        bool is_semel; /* the table that the statements are written for */
+        char *table;      /* quoted, with its schema */
+        char *name;       /* the same as a SQL literal */
+        char *order, *event_id, *topic, *key, *payload, *headers; /* expressions on alias o */
+        char *partition, *traceparent, *created_at;
+        bool is_semel;    /* as it is in the statements */
+        bool unordered;
 };
 
 struct pg_outbox {
@@ -99,7 +103,6 @@ struct pg_outbox {
         uint64_t prepared; /* bit per query */
         unsigned failures;
         int64_t retry_us;  /* no new attempt to connect before */
-        size_t last_rows, last_bytes; /* of the last fetch */
         struct params params[3];
         PGresult *blocked_res;
         struct outbox_blocked *blocked;

@@ -22,7 +22,6 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_SESSION] = sql_postgres_outbox_session,
         [OQ_VERSION] = sql_postgres_select_version,
         [OQ_FETCH] = sql_postgres_outbox_fetch,
-        [OQ_FETCH_PLAIN] = sql_postgres_outbox_fetch_plain,
         [OQ_FETCH_LOCKED] = sql_postgres_outbox_fetch_locked,
         [OQ_FETCH_CLAIM] = sql_postgres_outbox_fetch_claim,
         [OQ_MARK_DELETE] = sql_postgres_outbox_mark_delete,

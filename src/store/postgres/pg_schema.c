@@ -29,7 +29,6 @@ static const struct {
         {2, sql_postgres_schema_v2_outbox_storage},
         {2, sql_postgres_schema_v2_index_open},
         {2, sql_postgres_schema_v2_index_held},
-        {2, sql_postgres_schema_v2_index_large},
         {2, sql_postgres_schema_v2_index_dead},
         {2, sql_postgres_schema_v2_index_published},
         {2, sql_postgres_schema_v2_relay_slot},
