@@ -161,6 +161,11 @@ static semel_code find_missing(const struct outbox_mapping *mapping, const struc
                 return err_set(err, SEMEL_ERR_SCHEMA,
                                "the table %s has no column %s, which the preset %s starts from; use "
                                "another preset", table, own, preset->name);
+        if (*added && mapping->unordered && !type_of(columns, preset->order))
+                return err_set(err, SEMEL_ERR_SCHEMA,
+                               "the table %s has no column %s; on PostgreSQL the relay marks rows by a "
+                               "number, so --unordered cannot do without what `semel migrate --for-table "
+                               "%s --preset %s` prints", table, added, table, preset->name);
         if (*added)
                 return err_set(err, SEMEL_ERR_SCHEMA,
                                "the table %s has no column %s; run what `semel migrate --for-table "

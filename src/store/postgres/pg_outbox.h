@@ -80,21 +80,11 @@ struct pg_step {
         bool sync;             /* a transaction of its own ends here; the last one always does */
 };
 
-struct pg_mapping {
-        char *table;      /* quoted, with its schema */
-        char *name;       /* the same as a SQL literal */
-        char *order, *event_id, *topic, *key, *payload, *headers; /* expressions on alias o */
-        char *partition, *traceparent, *created_at;
-        bool is_semel;    /* as it is in the statements */
-        bool unordered;
-};
-
 struct pg_outbox {
         struct outbox_session session;
         struct pg_config config;
         struct outbox_mapping wanted; /* owned copies of its strings */
-        struct pg_mapping map;
-        bool mapped;                  /* map and sql are made */
+        bool mapped;                  /* the table was looked at, and sql is made */
         char *sql[OUTBOX_QUERIES];    /* for another table; NULL: the embedded text */
         PGconn *pg;
         bool direct;    /* no pooler in between: settings and plans of the session are ours */
