@@ -222,7 +222,8 @@ struct outbox_vt {
                             int64_t deadline_us, struct outbox_rows *ret_rows, semel_error *err);
         /* Mark, fenced by the slots' epochs, status and attempts as read: one statement per
          * verdict that occurs, in one transaction.  keep: PUBLISHED instead of DELETE.
-         * SEMEL_ERR_UNKNOWN: the commit's answer was lost: ask again, it is idempotent. */
+         * SEMEL_ERR_UNKNOWN: the commit's answer was lost: ask again, it is idempotent (rows that the
+         * first one marked are then counted as changed). */
         semel_code (*mark)(struct outbox_session *s, enum outbox_mode mode, bool keep,
                            const struct outbox_slot *slots, size_t slot_count,
                            const struct outbox_mark *marks, size_t mark_count,
