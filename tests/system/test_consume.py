@@ -376,6 +376,22 @@ def test_o70_events_past_their_retention_are_forgotten(world):
     assert p.terminate() == 0
 
 
+def test_o65_what_may_still_come_is_not_forgotten(world):
+    """A consumer that was off for longer than the retention, and whose offsets are lost."""
+    topic = world.kafka.new_topic(2)
+    world.kafka.produce(topic, [event(i) for i in range(50)])
+    p = world.start(topic)
+    world.wait_effects(50)
+    assert p.terminate() == 0
+    world.pg.psql(world.db, "UPDATE semel.processed_event SET processed_at = now() - interval '9 days'")
+    lost = world.group + 'lost'
+    q = world.start(topic, '--inbox-retention', '8d', '--consumer', world.group, group=lost)
+    world.wait_committed(topic, 50, 2, group=lost)
+    wait_until(lambda: world.value('SELECT count(*) FROM semel.processed_event') == 0, 30)
+    assert world.effects() == 50
+    assert q.terminate() == 0
+
+
 def test_d5_a_retention_shorter_than_the_topics_is_said(world):
     topic = world.kafka.new_topic(config={'retention.ms': str(30 * 86400 * 1000)})
     p = world.start(topic)
