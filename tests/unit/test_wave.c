@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/outbox_plan.h"
+#include "../sim/rng.h"
 
 enum { MAX = 64, TABLE = 128 };
 static struct wave_row rows[MAX];
@@ -140,18 +141,18 @@ static void c4_order_holds_in_random_waves(void **state)
         const char *seed_text = getenv("SEMEL_TEST_SEED");
         unsigned seed = seed_text ? (unsigned)strtoul(seed_text, NULL, 10) : (unsigned)time(NULL);
         print_message("SEMEL_TEST_SEED=%u\n", seed);
-        srand(seed);
+        struct rng rng = {seed};
         for (int round = 0; round < 20000; round++) {
                 char text[MAX + 1] = "";
-                int n = rand() % 12;
-                bool strict = rand() % 2;
+                int n = (int)rng_below(&rng, 12);
+                bool strict = rng_chance(&rng, 50);
                 for (int i = 0; i < n; i++)
-                        text[i] = "abcd-"[rand() % 5];
+                        text[i] = "abcd-"[(int)rng_below(&rng, 5)];
                 begin(text, strict);
                 size_t overtaken = 0;
                 for (int step = 0; step < 60; step++) {
                         int32_t i;
-                        if (rand() % 2 && (i = wave_next(&w)) >= 0) {
+                        if ((int)rng_below(&rng, 2) && (i = wave_next(&w)) >= 0) {
                                 bool keyed = keys[i].p;
                                 for (int32_t j = 0; j < i; j++) {
                                         if (!keyed || !keys[j].p || !span_eq(keys[i], keys[j]))
@@ -164,14 +165,14 @@ static void c4_order_holds_in_random_waves(void **state)
                                         if (wave_may_send(&w, i))
                                                 assert_true(fate == WAVE_DONE || fate == WAVE_SENT);
                                 }
-                                if (rand() % 8 == 0)
+                                if ((int)rng_below(&rng, 8) == 0)
                                         wave_refuse(&w, i);
                                 else if (wave_may_send(&w, i))
                                         wave_sent(&w, i);
-                        } else if (n > 0 && wave_fate(&w, i = rand() % n) == WAVE_SENT) {
+                        } else if (n > 0 && wave_fate(&w, i = (int)rng_below(&rng, (uint32_t)n)) == WAVE_SENT) {
                                 static const enum wave_fate fates[] = {WAVE_DONE, WAVE_DONE,
                                                                        WAVE_FAILED, WAVE_REFUSED};
-                                (void)wave_report(&w, i, fates[rand() % 4]);
+                                (void)wave_report(&w, i, fates[(int)rng_below(&rng, 4)]);
                         }
                 }
                 /* a DONE row with an elder one of its key that was sent and failed */
