@@ -11,9 +11,12 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <semel/consume.h>
@@ -23,7 +26,8 @@
 
 #include "charge.h"
 
-enum { EXIT_USAGE = 64, EXIT_DOWN = 69, EXIT_CUT = 75, CHARGE_MS = 20000, SET_MAX = 32 };
+enum { EXIT_USAGE = 64, EXIT_DOWN = 69, EXIT_CUT = 75, CHARGE_MS = 20000, CUT_MS = 200,
+       SET_MAX = 32 };
 
 static const char help[] =
         "billing - charges each confirmed order of the topic once\n"
@@ -75,6 +79,21 @@ static void on_line(void *arg, const char *line)
 {
         (void)arg;
         fprintf(stderr, "billing: %s\n", line);
+}
+
+/* A thread: a handler that hangs is not waited for beyond the deadline.  It is a crash like any other:
+ * the event comes again, with the same key. */
+static void *cut_at_the_deadline(void *arg)
+{
+        semel_shutdown *down = arg;
+        struct pollfd p = {.fd = semel_shutdown_fd(down), .events = POLLIN};
+        while (semel_shutdown_phase(down) == SEMEL_RUNNING)
+                (void)poll(&p, 1, -1);
+        while (semel_shutdown_phase(down) != SEMEL_OVERDUE)
+                (void)poll(NULL, 0, (int)semel_shutdown_left_ms(down));
+        (void)poll(NULL, 0, CUT_MS); /* what cuts itself off is given a moment */
+        fputs("billing: the deadline cut off what was running\n", stderr);
+        _exit(EXIT_CUT);
 }
 
 struct options {
@@ -158,11 +177,14 @@ static semel_code run(const struct options *opt, semel_shutdown *down, semel_err
 {
         semel_consumer *c = semel_consumer_new(opt->db, opt->brokers, opt->group, err);
         semel_code code = c ? configure(c, opt, err) : semel_error_code(err);
-        if (code == SEMEL_OK) {
+        pthread_t cutter;
+        if (code == SEMEL_OK && pthread_create(&cutter, NULL, cut_at_the_deadline, down) == 0) {
                 semel_consumer_on_line(c, on_line, NULL);
                 semel_shutdown_ready(down);
                 fprintf(stderr, "billing: waiting for events of %s\n", opt->topic);
                 code = semel_consume(c, charge_order, (void *)(uintptr_t)opt->pay_url, down, err);
+                pthread_cancel(cutter); /* in its poll(2) */
+                pthread_join(cutter, NULL);
         }
         semel_consumer_free(c);
         return code;

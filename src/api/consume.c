@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "consume/consume.h"
 #include "sys/clock.h"
+#include "sys/notify.h"
 
 enum { TEXTS_MAX = CONSUME_TOPICS_MAX + 2 * BUS_PROPERTIES_MAX + 16, LOOK_MS = 20 };
 
@@ -279,6 +280,7 @@ semel_code semel_consume(semel_consumer *c, semel_consume_fn fn, void *arg, seme
 {
         struct call call = {.fn = fn, .arg = arg, .is_postgres = c->is_postgres};
         struct consume *engine = NULL;
+        int64_t watchdog_us = down ? notify_watchdog_us() / 2 : 0, fed_us = clock_boot_us();
         bool draining = false;
         if (!fn)
                 return err_set(err, SEMEL_ERR_ARGUMENT, "there is no handler");
@@ -292,6 +294,11 @@ semel_code semel_consume(semel_consumer *c, semel_consume_fn fn, void *arg, seme
                         consume_drain(engine,
                                       clock_boot_us() + semel_shutdown_left_ms(down) * MS);
                         draining = true;
+                }
+                if (watchdog_us > 0 && clock_boot_us() - fed_us >= watchdog_us) {
+                        fed_us = clock_boot_us();
+                        if (consume_alive(engine))
+                                notify_manager("WATCHDOG=1");
                 }
                 wait_a_moment(down, phase != SEMEL_RUNNING);
         }

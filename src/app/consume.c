@@ -4,8 +4,13 @@
  */
 #include "app/consume.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include "api/registry.h"
 #include "base/err.h"
+
+enum { CUT_LOOKS = 25, CUT_LOOK_MS = 10 };
 
 struct run {
         struct daemon *daemon;
@@ -57,6 +62,15 @@ static void on_ended(void *arg)
 }
 
 /* In the sense of sysexits, as the other commands. */
+/* At the deadline the engine cuts itself off, which takes a moment; a handler that hangs is not
+ * waited for. */
+static bool ends_soon(struct consume *engine)
+{
+        for (int i = 0; i < CUT_LOOKS && !consume_ended(engine); i++)
+                (void)poll(NULL, 0, CUT_LOOK_MS);
+        return consume_ended(engine);
+}
+
 static int exit_code(semel_code code)
 {
         switch (code) {
@@ -104,6 +118,11 @@ int consume_run(const struct consume_run_config *config, semel_error *err)
                                    (unsigned)daemon_admin_port(run.daemon));
                 daemon_say(run.daemon, "consuming as group %s", engine.group);
                 daemon_run(run.daemon);
+                if (!ends_soon(run.engine)) {
+                        daemon_say(run.daemon, "the shutdown's deadline cut off what was running; its "
+                                               "events come again");
+                        _exit(exit_code(SEMEL_ERR_BUSY));
+                }
                 code = consume_close(run.engine, err);
                 run.engine = NULL;
         }

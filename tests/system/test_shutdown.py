@@ -9,9 +9,11 @@ import signal
 import socket
 import time
 
+import confluent_kafka
 import pytest
 
 from support import upstream as up
+from support.kafka import quiet
 from support.shop import Database
 from support.upstream import Upstream
 from support.wait import wait_until
@@ -249,10 +251,96 @@ class Relay(Daemon):
         return self.rows('k')
 
 
-DAEMONS = [Gateway, Shop, Payd, pytest.param(Relay, marks=pytest.mark.kafka)]
+class Consume(Daemon):
+    """Its work is an event whose handler, the world's upstream, does not answer."""
+    HANDLED_AS = 'orders:k:g'  # join(source, event id, consumer)
+
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        assert w.broker.alive()
+        self.run([w.build.semel, 'consume', '--db', w.url, '--brokers', w.brokers, '--topic', 'orders',
+                  '--group', 'g', '--post', w.upstream.url + '/charges', '--admin', '127.0.0.1:0',
+                  '--drain-delay', f'{drain_delay_ms}ms', '--shutdown-deadline', f'{shutdown_ms}ms'],
+                 prefix, env)
+        assert self.post('first') == 201  # it has its partitions
+
+    def wait_started(self):
+        self.port = int(self.process.wait_log(r'admin listener on port (\d+)').group(1))
+        wait_until(self.ready, timeout=30)
+
+    def ready(self):
+        return self.get(self.port, '/readyz') == 200
+
+    def drains(self):
+        return 'draining' in self.process.err()
+
+    def produce(self, event_id):
+        p = confluent_kafka.Producer(quiet(self.world.brokers))
+        p.produce('orders', b'{"order_id": "o", "customer_id": "c", "total_kopecks": 1}', event_id,
+                  headers=[('event-id', event_id.encode())])
+        assert p.flush(10) == 0
+
+    def key(self, event_id):
+        return self.HANDLED_AS.replace('k', event_id, 1)
+
+    def applied(self, event_id):
+        wait_until(lambda: Database(self.world.url).sql(
+            'SELECT count(*) FROM semel_processed_event WHERE event_id = ?', args=(event_id,))[0][0],
+            timeout=30, what=f'{event_id} to be recorded')
+        return 201
+
+    def post(self, event_id):
+        self.produce(event_id)
+        return self.applied(event_id)
+
+    def begin_work(self):
+        self.world.upstream.plan.append(up.hangs(True))
+        self.produce('k')
+        wait_until(self.effects, timeout=30, what='the handler')
+        self.background(lambda: self.applied('k'))
+
+    def end_work(self):
+        self.world.upstream.release.set()
+
+    def effects(self):
+        return self.world.upstream.effects[self.key('k')]
+
+    def left(self):
+        return Database(self.world.url).sql(
+            'SELECT count(*) FROM semel_processed_event WHERE event_id = ?', args=('k',)), self.effects()
 
 
-@pytest.fixture(params=DAEMONS, ids=['gateway', 'shop', 'payd', 'relay'])
+class Billing(Consume):
+    """A program that has semel_consume() and semel/shutdown.h, and no admin listener."""
+    HANDLED_AS = 'k:billing'
+
+    def start(self, drain_delay_ms=0, shutdown_ms=25000, prefix=(), env=None, endless=False):
+        w = self.world
+        assert w.broker.alive()
+        self.run([w.build.path('billing'), '--db', w.url, '--brokers', w.brokers, '--group', 'g',
+                  '--pay-url', w.upstream.url + '/charges', '--shutdown-ms', shutdown_ms], prefix, env)
+        assert self.post('first') == 201
+
+    def wait_started(self):
+        self.process.wait_log('partitions assigned', timeout=30)
+
+    def drains(self):
+        """It says nothing; but the signal is no longer pending."""
+        pending = re.search(r'(?m)^ShdPnd:\t(\w+)$', open(f'/proc/{self.pid()}/status').read())
+        return not int(pending.group(1), 16) & 1 << (signal.SIGTERM - 1)
+
+    def pid(self):
+        pid = self.process.pid
+        while children := open(f'/proc/{pid}/task/{pid}/children').read().split():
+            pid = int(children[0])  # under unshare
+        return pid
+
+
+DAEMONS = [Gateway, Shop, Payd] + [pytest.param(d, marks=pytest.mark.kafka)
+                                   for d in (Relay, Consume, Billing)]
+
+
+@pytest.fixture(params=DAEMONS, ids=['gateway', 'shop', 'payd', 'relay', 'consume', 'billing'])
 def make(request, procs, build, tmp):
     """make() -> a daemon that is not started yet, in a world of its own."""
     worlds = []
@@ -297,6 +385,8 @@ def test_sigint_is_the_same(make):
 
 def test_readiness_fails_during_the_drain_delay_and_work_is_still_taken(make):
     d = make()
+    if isinstance(d, Billing):
+        return  # nobody asks it
     d.start(drain_delay_ms=1500)
     assert d.ready()
     d.process.send(signal.SIGTERM)
