@@ -96,6 +96,30 @@ def test_a_planted_charge_is_seen(procs, ledger, tmp, sql, said, line):
     assert code == 1 and f'ledger: {said}' in out and out[-1] == f'ledger: {line}'
 
 
+@pytest.mark.kafka
+def test_a_billing_that_charges_twice_fails_the_story(build, procs, tmp):
+    """It charges one order again, with a key of its own."""
+    for name in PROGRAMS:
+        if name != 'billing':
+            (tmp / name).symlink_to(build.path(name))
+    liar = tmp / 'billing'
+    liar.write_text(f"""#!/bin/bash
+url=$(sed 's/.*--pay-url \\([^ ]*\\).*/\\1/' <<<"$*")
+( for _ in $(seq 500); do
+        order=$(curl -s "${{url%/charges}}/ledger" | sed -n 's/.*"order_id":"\\([^"]*\\)".*/\\1/p')
+        [ -n "$order" ] && break
+        sleep 0.05
+  done
+  {build.semel} call POST "$url" --key planted --data \
+          "{{\\"order_id\\":\\"$order\\",\\"customer_id\\":\\"c\\",\\"amount\\":1}}" ) >/dev/null 2>&1 &
+exec {build.path('billing')} "$@"
+""")
+    liar.chmod(0o755)
+    p = procs.run([STORY, tmp], timeout=120, env={'TMPDIR': tmp, 'ORDERS': '48'})
+    assert p.returncode == 1, p.logs()
+    assert re.search(r'ledger: 48 orders, 49 charges, 0 missing, 1 doubled', p.out().splitlines()[-1]), p.logs()
+
+
 def test_the_story_says_what_to_do_without_a_build(procs, tmp):
     p = procs.run([STORY, tmp], env={k: '' for k in ('SEMEL_BUILD',)})
     assert p.returncode == 1 and 'make build' in p.err()
