@@ -60,7 +60,8 @@ soak: build
 	$(call run,tests/sim/soak)
 
 crash: build
-	$(call run,tests/crash/run,--all)
+	tests/crash/run --all
+	$(call run,tests/crash/relay,--all)
 
 mutants: build
 	$(call run,tools/mutants)

@@ -3,6 +3,10 @@
  * killer: runs a command and kills it, with all its threads, at its n-th system-call stop.
  *
  *     killer N REPORT COMMAND [ARGS...]
+ *     killer +N REPORT COMMAND [ARGS...]
+ *
+ * With +N stops are counted from the SIGUSR1 that the killer gets until the next one: a program that
+ * runs on can be killed in the middle of one piece of its work.
  *
  * Each system call of each thread has two stops, before and after.  N = 0 kills never.
  * Processes that the command forks are let go untraced: what becomes of them when their parent
@@ -39,8 +43,17 @@ struct killer {
         struct task tasks[TASKS_MAX];
         size_t task_count;
         bool killed;
+        bool waits; /* +N: until told */
         FILE *report;
 };
+
+static volatile sig_atomic_t told; /* how often */
+
+static void on_told(int signal)
+{
+        (void)signal;
+        told++;
+}
 
 static void die(const char *what)
 {
@@ -106,9 +119,10 @@ static void go_on(pid_t tid, int signal)
 
 static void system_call_stop(struct killer *k, struct task *t)
 {
-        k->stops++;
         t->inside = !t->inside;
-        if (k->kill_at == 0 || k->stops != k->kill_at || k->killed) {
+        if (!k->waits || told == 1)
+                k->stops++;
+        if (k->kill_at == 0 || k->stops < k->kill_at || k->killed || (k->waits && told != 1)) {
                 go_on(t->tid, 0);
                 return;
         }
@@ -171,10 +185,14 @@ static void follow(struct killer *k)
 int main(int argc, char **argv)
 {
         if (argc < 4) {
-                fputs("usage: killer N REPORT COMMAND [ARGS...]\n", stderr);
+                fputs("usage: killer [+]N REPORT COMMAND [ARGS...]\n", stderr);
                 return 64;
         }
-        struct killer k = {.kill_at = strtol(argv[1], NULL, 10), .report = fopen(argv[2], "w")};
+        struct killer k = {.kill_at = strtol(argv[1], NULL, 10), .waits = argv[1][0] == '+',
+                           .report = fopen(argv[2], "w")};
+        const struct sigaction sa = {.sa_handler = on_told, .sa_flags = SA_RESTART};
+        if (sigaction(SIGUSR1, &sa, NULL) != 0)
+                die("sigaction");
         if (!k.report)
                 die(argv[2]);
         k.pid = fork();

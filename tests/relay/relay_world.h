@@ -95,6 +95,9 @@ int64_t world_add_row(const char *key, enum outbox_state state, int32_t attempts
 
 /* The defaults of a test: small batches, short waits; change them, then start. */
 struct relay_config *world_config(enum outbox_mode mode);
+/* Another relay, of whom nobody here knows, commits a transaction of each group with all rows that are
+ * pending, and dies before its marks. */
+void world_other_commits(void);
 void world_start(void);
 void world_stop(void);
 bool world_said(const char *words);

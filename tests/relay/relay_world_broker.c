@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "bus/bus.h"
+#include "core/outbox_marker.h"
 #include "relay_world_internal.h"
 
 #define HELD_UP_US (20 * MS) /* a thread that looked at the lease in time may be held up behind it */
@@ -226,6 +227,28 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
 size_t bus_record_bytes_max(const struct event *event)
 {
         return event->payload.n + event->key.n + 100;
+}
+
+void world_other_commits(void)
+{
+        struct bus_producer other = {.number = 0};
+        pthread_mutex_lock(&world.lock);
+        for (int group = 0; group < EVENT_GROUPS; group++) {
+                int64_t id[WORLD_ROWS_MAX];
+                size_t n = 0;
+                for (size_t i = 0; i < world.rows; i++) {
+                        const struct world_row *row = &world.row[i];
+                        if (!row->gone && event_group_of_slot(row->slot) == group)
+                                id[n++] = row->id;
+                }
+                outbox_marker_begin(world.marker[group], n);
+                for (size_t i = 0; i < n; i++) {
+                        write_row(&other, id[i]);
+                        outbox_marker_put(world.marker[group], i, id[i], world_find(id[i])->event_id);
+                }
+                world.marker_bytes[group] = outbox_marker_bytes(n);
+        }
+        pthread_mutex_unlock(&world.lock);
 }
 
 /* -- transactions ---------------------------------------------------------------------------------- */

@@ -132,6 +132,7 @@ static void c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing(void
         world_wait(lost_is_said, "the log to say so");
         world_stop();
         assert_int_equal(world.handed, handed);
+        assert_int_equal(world.logged, 0); /* what it had in its queue was thrown away */
         for (size_t i = 0; i < world.rows; i++)
                 assert_false(world.row[i].gone);
 }
@@ -393,6 +394,36 @@ static void c8_a_group_that_is_lost_and_comes_back_is_recovered_first(void **sta
         each_is_seen_once(800);
 }
 
+static bool owns_all(void)
+{
+        return world_said("owns 16 of 16");
+}
+
+static void c8_who_gets_a_group_back_asks_the_marker_first(void **state)
+{
+        (void)state;
+        (void)world_config(OUTBOX_EXACTLY_ONCE);
+        (void)world_add(20, 20);
+        world_start();
+        world_wait(world_all_done, "all slots to work");
+        assert_true(owns_all());
+        lock();
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.mine = 0;
+        world.other = 0xffff;
+        unlock();
+        world_wait(lost_is_said, "the loss to be said");
+        (void)world_add(40, 40);
+        world_other_commits();
+        lock();
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.other = 0;
+        unlock();
+        each_is_seen_once(60);
+}
+
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -413,6 +444,7 @@ int main(int argc, char **argv)
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_not_made),
                 T(c8_no_transaction_is_committed_before_the_mark_of_the_last),
                 T(c8_a_group_that_is_lost_and_comes_back_is_recovered_first),
+                T(c8_who_gets_a_group_back_asks_the_marker_first),
         };
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);
