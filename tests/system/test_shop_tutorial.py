@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import pytest
+
 from support.wait import free_port
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / 'docs/tutorial.md'
@@ -36,12 +38,14 @@ def test_steps_and_fits():
     assert fits('{"a":"...","b":1}', '{"a":"x","b":1}') and not fits('5 201', '4 201')
 
 
+@pytest.mark.kafka
 def test_every_command_of_the_tutorial(build, procs, tmp):
     todo = steps(DOC.read_text())
     assert len(todo) > 20
     (tmp / 'build').mkdir()
     (tmp / 'build/shop').symlink_to(build.shop)
-    (tmp / 'build/payd').symlink_to(build.path('payd'))
+    for name in ('payd', 'billing', 'semel'):
+        (tmp / 'build' / name).symlink_to(build.path(name))
     (tmp / 'examples').symlink_to(DOC.parents[1] / 'examples')
     script = '\n'.join(f"{command}\necho '{MARK}'" for command, _ in todo)
     script = 'trap "kill \\$(jobs -p)" EXIT\n' + script.replace(
