@@ -52,6 +52,9 @@ SEMEL_API int64_t semel_message_offset(const semel_message *msg);
  * back; the event is tried again, and becomes a dead letter after attempts_max tries.  A reason
  * may be left in `why` (semel_consume_fail).  A statement that failed with 40001, 40P01 or 55P03
  * is not counted as a try, whatever is returned.
+ * Up to batch-rows events (20) share a transaction: when one of them fails, or the connection breaks, those
+ * before it are rolled back and handled again, so what a handler does elsewhere must be safe to
+ * repeat (semel/call.h, with a key made of the event's id).
  * Called from several threads at once, for different partitions. */
 typedef int (*semel_consume_fn)(void *arg, const semel_message *msg, struct pg_conn *pg,
                                 struct sqlite3 *db, semel_error *why);
@@ -83,7 +86,8 @@ SEMEL_API void semel_consumer_on_line(semel_consumer *c, void (*fn)(void *arg, c
 /* Consume until `down` says that it is time to end: what has begun is finished and its offset is
  * committed.  Blocks; `fn` runs on threads of its own.
  * SEMEL_OK: ended because of `down`, everything that had begun was finished.
- * SEMEL_ERR_BUSY: the deadline of `down` cut something off; it will be redelivered.
+ * SEMEL_ERR_BUSY: the deadline of `down` cut something off; it will be redelivered.  A handler that has
+ *                 not returned may still be running: end the process.
  * Others: it could not start, or cannot go on: SEMEL_ERR_SCHEMA, SEMEL_ERR_ACCESS, ... */
 SEMEL_API semel_code semel_consume(semel_consumer *c, semel_consume_fn fn, void *arg,
                                    semel_shutdown *down, semel_error *err);

@@ -111,7 +111,7 @@ semel_consumer *semel_consumer_new(const char *db, const char *brokers, const ch
                 return NULL;
         }
         c->config.attempts_max = 10;
-        c->config.batch_rows = 100;
+        c->config.batch_rows = 20; /* functions may take their time inside the transaction */
         c->config.workers = 4;
         c->config.retention_us = 7 * 24 * HOUR;
         c->config.db = keep(c, db, err);

@@ -196,6 +196,7 @@ static void wait_for_workers(struct consume *c)
                 for (int k = 0; k < c->config.workers; k++)
                         if (c->workers[k].part && c->workers[k].inbox)
                                 c->workers[k].inbox->vt->cancel(c->workers[k].inbox);
+                c->keeper->vt->cancel(c->keeper);
                 while (c->running > 0 && clock_boot_us() < c->deadline_us)
                         consume_wait(c, &c->idle, c->deadline_us);
         }
@@ -344,10 +345,9 @@ semel_code consume_new(const struct consume_config *config, struct consume **ret
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a consumer");
         c->config = *config;
         c->consumer = config->consumer ? config->consumer : config->group;
-        c->needs_headers = !config->handler.sql || strstr(config->handler.sql, "$5") ||
-                           strstr(config->handler.sql, "?5") || strstr(config->handler.sql, "?");
-        if (config->handler.sql && !strstr(config->handler.sql, "5"))
-                c->needs_headers = false;
+        /* A statement that may name $5, ?5 or plain ? wants them. */
+        const char *sql = config->handler.sql;
+        c->needs_headers = !sql || strchr(sql, '5') || strchr(sql, '?');
         init_sync(c);
         code = config->inbox_open(config->db, "semel consume keeper", &c->keeper, err);
         for (int i = 0; i < config->workers && code == SEMEL_OK; i++)
@@ -408,6 +408,17 @@ semel_code consume_close(struct consume *c, semel_error *err)
         (void)pthread_mutex_unlock(&c->mu);
         if (c->poll_started)
                 (void)pthread_join(c->poll_thread, NULL);
+        /* A handler that does not return keeps its thread: the process ends around it. */
+        (void)pthread_mutex_lock(&c->mu);
+        int64_t until_us = clock_boot_us() + CONSUME_CANCEL_US;
+        while (c->running > 0 && clock_boot_us() < until_us)
+                consume_wait(c, &c->idle, until_us);
+        bool is_stuck = c->running > 0;
+        (void)pthread_mutex_unlock(&c->mu);
+        if (is_stuck)
+                return err_set(err, SEMEL_ERR_BUSY,
+                               "a handler did not return in time: what it was at is rolled back when "
+                               "this process ends, and its events come again");
         if (c->keeper && c->keeper_started) {
                 c->keeper->vt->cancel(c->keeper);
                 (void)pthread_join(c->keeper_thread, NULL);

@@ -74,7 +74,14 @@ void *consume_keeper_main(void *arg)
                 (void)pthread_mutex_unlock(&c->mu);
                 if (stop)
                         return NULL;
+                (void)pthread_mutex_lock(&c->mu);
+                c->running++; /* the end waits for it */
+                (void)pthread_mutex_unlock(&c->mu);
                 more = retry_next(c);
+                (void)pthread_mutex_lock(&c->mu);
+                c->running--;
+                (void)pthread_cond_broadcast(&c->idle);
+                (void)pthread_mutex_unlock(&c->mu);
                 if (clock_boot_us() >= prune_us && atomic_load(&c->may_prune) &&
                     c->config.retention_us > 0) {
                         prune(c);

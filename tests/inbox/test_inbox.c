@@ -14,6 +14,7 @@
 #include <semel/sqlite.h>
 
 #include <libpq-fe.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -377,6 +378,56 @@ static void d2_what_is_locked_is_again_and_not_a_failure(void **state)
         assert_int_equal(ret.processed, EVENTS);
 }
 
+/* Two consumers with the same ids in opposite order, at the same moment. */
+enum { ROUNDS = 20, MEETING = 400 };
+static pthread_barrier_t meet;
+
+static void *meet_from(void *arg)
+{
+        bool backwards = arg != NULL;
+        static const struct inbox_handler nothing;
+        struct inbox_session *mine = NULL;
+        struct inbox_event *all = calloc(MEETING, sizeof *all);
+        char (*names)[32] = calloc(MEETING, sizeof *names);
+        size_t again = 0;
+        if (!all || !names || store_postgres_driver.inbox_open(url, "test", &mine, NULL) != SEMEL_OK)
+                abort();
+        for (int r = 0; r < ROUNDS; r++) {
+                struct inbox_result ret;
+                for (int i = 0; i < MEETING; i++) {
+                        int at = backwards ? MEETING - 1 - i : i;
+                        (void)snprintf(names[i], sizeof names[i], "r%d-%04d", r, at);
+                        all[i] = (struct inbox_event){.consumer = span_str(consumer),
+                                                      .source = span_str("s"),
+                                                      .id = span_str(names[i]),
+                                                      .topic = span_str("t")};
+                }
+                (void)pthread_barrier_wait(&meet);
+                mine->vt->apply(mine, all, MEETING, &nothing, false, soon(), &ret);
+                again += ret.end != INBOX_DONE;
+        }
+        mine->vt->close(mine);
+        free(all);
+        free(names);
+        return (void *)again;
+}
+
+static void d2_two_consumers_meet_in_opposite_order_without_a_deadlock(void **state)
+{
+        (void)state;
+        pthread_t other;
+        void *again = NULL;
+        if (!is_postgres)
+                skip();
+        assert_int_equal(pthread_barrier_init(&meet, NULL, 2), 0);
+        assert_int_equal(pthread_create(&other, NULL, meet_from, &meet), 0);
+        assert_null(meet_from(NULL));
+        assert_int_equal(pthread_join(other, &again), 0);
+        assert_null(again);
+        assert_int_equal(recorded(), ROUNDS * MEETING);
+        (void)pthread_barrier_destroy(&meet);
+}
+
 static int look_at_limits(void *arg, void *conn, const struct inbox_event *event, semel_error *why)
 {
         (void)arg;
@@ -506,6 +557,7 @@ int main(int argc, char **argv)
                 T(a_statement_that_does_not_prepare_is_said),
                 T(d2_what_is_locked_is_again_and_not_a_failure),
                 T(first_in_the_callers_transaction),
+                T(d2_two_consumers_meet_in_opposite_order_without_a_deadlock),
                 T(d4_a_transaction_has_limits), /* last: SQLite has one limit for all, its busy timeout */
         };
         size_t n = sizeof tests / sizeof *tests - (is_postgres ? 0 : 1);

@@ -399,6 +399,11 @@ static void call_handlers(struct pg_inbox *in, const struct inbox_event *events,
                 semel_error why = {0};
                 if (!in->first[i])
                         continue;
+                if (in->cancelled) { /* no more of it is begun */
+                        (void)err_set(&ret->err, SEMEL_ERR_BUSY, "the transaction was cancelled");
+                        ret->end = INBOX_AGAIN;
+                        break;
+                }
                 int rc = handler->fn(handler->arg, in->pg, &events[i], &why);
                 PGTransactionStatusType status = PQtransactionStatus(in->pg);
                 if (rc == 0 && status == PQTRANS_INTRANS)

@@ -390,6 +390,11 @@ static void apply(struct inbox_session *s, const struct inbox_event *events, siz
                         ret->duplicates++;
                         continue;
                 }
+                if (in->cancelled) { /* no more of it is begun */
+                        (void)err_set(&ret->err, SEMEL_ERR_BUSY, "the transaction was cancelled");
+                        ret->end = INBOX_AGAIN;
+                        break;
+                }
                 ret->failed_at = i;
                 sqlite_inbox_handle(in, handler, &events[i], ret);
                 ret->processed++;
