@@ -217,7 +217,7 @@ def test_a_database_that_restarts_loses_nothing(procs, build, semel, pg_own, kaf
     outbox.fill(topic, 20000)
     relay = Relay(procs, build, url, kafka.bootstrap, batch_rows=200)
     wait_until(lambda: relay.rows('published') > 500)
-    pg_own.kill()
+    pg_own.stop('immediate')
     wait_until(lambda: not relay.ready(), 20)
     pg_own.start()
     outbox = Outbox(url)
