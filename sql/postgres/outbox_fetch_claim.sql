@@ -4,6 +4,8 @@
 -- without a key never wait.  NOT IN is a hash made once: 4,096 keys cost no more than one.
 -- A slot is asked for as a range, and held is a column: only the index that is meant can serve them,
 -- whatever the table's statistics say (O44).
+-- The rows are updated where they were seen: a join by id was planned while the table was empty, and
+-- walked all pending rows for each one that was picked; || keeps the partial index out of it.
 -- $1 slots, $2 most rows of each, $3 blocked keys, $4 bytes: stop at about so many. $5 epochs of the slots.
 WITH s AS MATERIALIZED (
   SELECT r.slot FROM semel.relay_slot r
@@ -12,11 +14,11 @@ WITH s AS MATERIALIZED (
   WHERE r.outbox = 'semel.outbox'
   ORDER BY r.slot FOR SHARE OF r),
 picked AS MATERIALIZED (
-  SELECT r.id
+  SELECT r.place
   FROM (SELECT r.*, sum(r.bytes) OVER (ROWS UNBOUNDED PRECEDING) - r.bytes AS bytes_before
       FROM unnest($1::smallint[], $2::integer[]) AS q (slot, quota)
       CROSS JOIN LATERAL (
-        SELECT o.id AS id, coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
+        SELECT o.ctid AS place, coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
             + coalesce(pg_column_size(o.headers), 0) AS bytes
         FROM semel.outbox o
         WHERE o.slot >= q.slot AND o.slot <= q.slot AND o.status = 'PENDING'
@@ -32,7 +34,6 @@ picked AS MATERIALIZED (
   WHERE r.bytes_before < $4::bigint)
 UPDATE semel.outbox o
 SET status = 'PUBLISHING', locked_at = clock_timestamp()
-FROM picked p
-WHERE o.id = p.id AND o.status = 'PENDING'
+WHERE o.ctid = ANY (ARRAY(SELECT p.place FROM picked p)) AND o.status || '' = 'PENDING'
 RETURNING o.slot, o.id, o.attempts, o.created_at, clock_timestamp(), o.event_id, o.topic, o.key,
   o.payload, o.headers, o.partition, o.traceparent
