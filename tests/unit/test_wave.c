@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/outbox_plan.h"
-#include "../sim/rng.h"
+#include "rng.h"
 
 enum { MAX = 64, TABLE = 128 };
 static struct wave_row rows[MAX];
