@@ -210,6 +210,7 @@ static semel_code prepare(struct relay *r, semel_error *err)
         r->mode = (enum outbox_mode)c->mode;
         r->lane_count = r->mode == OUTBOX_EXACTLY_ONCE ? EVENT_GROUPS : (int)c->lanes;
         r->mapping = (struct outbox_mapping){.preset = c->preset, .unordered = c->unordered,
+                                             .lease_us = c->slot_lease_us,
                                              .table = c->table[0] ? c->table : NULL,
                                              .topic = c->topic[0] ? c->topic : NULL};
         for (size_t i = 0; i < c->kafka.n; i++)
@@ -319,6 +320,10 @@ static void say_promise(struct relay *r)
                   c->brokers, outbox_mode_name(r->mode), promises[r->mode], r->lane_count,
                   r->lane_count == 1 ? "" : "s", c->done == RELAY_DONE_KEEP ? "kept" : "deleted",
                   c->on_dead == OUTBOX_BLOCK ? "block" : "do not block");
+        if (r->mode == OUTBOX_SINGLE && relay_batch_us(r) < c->batch_timeout_us)
+                relay_say(r, "a batch has %lld ms, half of slot_lease: the database ends transactions "
+                             "that are open for longer",
+                          (long long)(relay_batch_us(r) / MS));
         if (daemon_admin_port(r->daemon) != 0)
                 relay_say(r, "admin on port %u", daemon_admin_port(r->daemon));
 }

@@ -237,12 +237,7 @@ bool lane_wave_begin(struct lane *l)
         wave_begin(&l->wave, l->key, l->rows.n,
                    r->config->order == RELAY_ORDER_STRICT && r->mode != OUTBOX_EXACTLY_ONCE);
         l->purge = l->broken = l->rejected = false;
-        int64_t time_us = r->config->batch_timeout_us;
-        /* single: the rows are locked meanwhile, and the database ends a transaction that idles for
-         * longer than the lease (rule C6) */
-        if (r->mode == OUTBOX_SINGLE && time_us > r->config->slot_lease_us * 2 / 3)
-                time_us = r->config->slot_lease_us * 2 / 3;
-        l->batch_end_us = now + time_us;
+        l->batch_end_us = now + relay_batch_us(r);
         if (!lane_producer_open(l) || !look_at_topics(l)) {
                 wave_stop(&l->wave);
                 return false;

@@ -71,13 +71,18 @@ static int migrate_run(const struct options *o)
                 say_error("--grants needs the name of a role: --grants ROLE");
                 return EXIT_CODE_USAGE;
         }
+        if (option_text(o, OPT_ONLY) && !role) {
+                say_error("--only goes with --grants ROLE");
+                return EXIT_CODE_USAGE;
+        }
         if (store_url(o, &url, space, &err) != SEMEL_OK ||
             registry_find(url, &driver, &err) != SEMEL_OK)
                 return say_failure(&err);
         if (option_text(o, OPT_FOR_TABLE))
                 return print_for_table(driver, o);
         if (role)
-                return print_script(driver, "grants", role);
+                return print_script(driver, option_text(o, OPT_ONLY) ? "append-grants" : "grants",
+                                    role);
         if (option_flag(o, OPT_PRINT))
                 return print_script(driver, "schema", NULL);
         if (driver->migrate && driver->migrate(url, &err) != SEMEL_OK)
@@ -93,12 +98,12 @@ static int migrate_run(const struct options *o)
         return EXIT_CODE_DONE;
 }
 
-static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_FOR_TABLE,
-                                                 OPT_PRESET, OPT_NOTIFY, OPT_QUIET};
+static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_ONLY,
+                                                 OPT_FOR_TABLE, OPT_PRESET, OPT_NOTIFY, OPT_QUIET};
 
 const struct subcommand subcommand_migrate = {
         .name = "migrate",
-        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE | --for-table TABLE --preset NAME]",
+        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE [--only append] | --for-table TABLE --preset NAME]",
         .summary = "make or upgrade the tables of a store",
         .text = "Makes the schema, or brings an older one up to date, in one transaction; running it\n"
                 "again changes nothing.  PostgreSQL needs it before first use, by a role that may\n"
@@ -107,6 +112,7 @@ const struct subcommand subcommand_migrate = {
         .examples = "semel migrate --db postgres://owner@db/shop\n"
                     "semel migrate --print --db postgres:                   # for review\n"
                     "semel migrate --grants app --db postgres: | psql shop  # least privilege\n"
+                    "semel migrate --grants shop --only append --db postgres: | psql shop\n"
                     "semel migrate --for-table outbox_event --preset tutorial --db postgres:\n",
         .options = OPTION_SET(migrate_options),
         .run = migrate_run,

@@ -24,6 +24,9 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_PRINT] = {"print", .help = "print the statements and change nothing"},
         [OPT_GRANTS] = {"grants", NULL, OPTION_TEXT, "ROLE",
                         .help = "print the GRANTs that let ROLE use semel's tables and no more"},
+        [OPT_ONLY] = {"only", NULL, OPTION_CHOICE, "WHAT", {"append"},
+                      .help = "with --grants: append: a role that leaves events in the outbox and does "
+                              "nothing else here"},
         [OPT_STUCK] = {"stuck",
                        .help = "only keys whose outcome nobody knows or whose lease is over"},
         [OPT_KEY] = {"key", NULL, OPTION_TEXT, "KEY", .help = "the key, where KEY begins with a dash: --key=KEY"},

@@ -27,6 +27,7 @@ enum option_id {
         /* migrate */
         OPT_PRINT,
         OPT_GRANTS,
+        OPT_ONLY,
         /* keys */
         OPT_STUCK,
         OPT_KEY,

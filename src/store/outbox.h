@@ -51,6 +51,8 @@ struct outbox_mapping {
         const char *topic;   /* a fixed topic, where the table has no column for it; debezium: a
                                 prefix before the aggregate type ("outbox.event.") */
         bool unordered;      /* go on without an order column, said loudly */
+        int64_t lease_us;    /* of the relay's slots: a transaction of a session that stops, or waits, is
+                                over before it (rule C6); 0: no relay */
 };
 
 /* -- sessions ---------------------------------------------------------------------------------- */
@@ -254,6 +256,11 @@ struct outbox_vt {
          * work here (a pooler, no trigger, SQLite): says why, poll instead. */
         semel_code (*listen)(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
                              semel_error *err);
+
+        /* End sessions of programs like this one that stopped in the middle of a request longer than
+         * after_us ago: nothing else frees what they hold (rule B3).  NULL: cannot be here. */
+        semel_code (*reap)(struct outbox_session *s, int64_t after_us, int64_t deadline_us,
+                           int64_t *ret_ended, semel_error *err);
 
         /* -- operators -- */
         semel_code (*stats)(struct outbox_session *s, int64_t deadline_us,

@@ -208,7 +208,8 @@ struct store_driver {
         /* Create or upgrade the schema; a no-op where open does it. */
         semel_code (*migrate)(const char *url, semel_error *err);
         /* The statements that migrate would run on an empty database (what = "schema"), or the
-         * least-privilege script for `role` (what = "grants"). */
+         * least-privilege script for `role` (what = "grants"; "append-grants": to leave events
+         * in the outbox, and no more). */
         semel_code (*print)(const char *what, const char *role, struct buf *out, semel_error *err);
         outbox_open_fn *outbox_open; /* store/outbox.h; NULL: no outbox here */
         /* The statements that make a table of the user's into one that the relay can read. */

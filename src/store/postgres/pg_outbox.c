@@ -315,6 +315,7 @@ static const struct outbox_vt pg_outbox_vt = {
         .unstick = pg_outbox_unstick,
         .prune = pg_outbox_prune,
         .listen = pg_outbox_listen,
+        .reap = pg_outbox_reap,
         .stats = pg_outbox_stats,
         .list = pg_outbox_list,
         .retry = pg_outbox_retry,
@@ -338,6 +339,19 @@ static int rename_application(struct pg_config *config, const char *name)
         return 0;
 }
 
+/* A renewal comes each third of the lease, so that as little as two thirds may be left when a relay
+ * stops: by then the server has ended its transaction (rule C6).  A wait for a lock is shorter than the
+ * time that a renewal has. */
+static void set_timeouts(struct pg_outbox *ob, int64_t lease_us)
+{
+        if (lease_us <= 0)
+                lease_us = PG_OUTBOX_LEASE_US;
+        int64_t lock_us = lease_us / 4 < PG_OUTBOX_LOCK_US ? lease_us / 4 : PG_OUTBOX_LOCK_US;
+        (void)snprintf(ob->lock_timeout, sizeof ob->lock_timeout, "%lldms", (long long)(lock_us / MS));
+        (void)snprintf(ob->idle_timeout, sizeof ob->idle_timeout, "%lldms",
+                       (long long)(lease_us * 3 / 5 / MS));
+}
+
 static char *copy_text(const char *text, bool *failed)
 {
         char *copy = text ? strdup(text) : NULL;
@@ -359,6 +373,7 @@ semel_code pg_outbox_open(const char *url, const struct outbox_mapping *mapping,
         if (!ob)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for an outbox session");
         ob->session.vt = &pg_outbox_vt;
+        set_timeouts(ob, mapping->lease_us);
         for (size_t i = 0; i < sizeof ob->params / sizeof *ob->params; i++)
                 pg_params_init(&ob->params[i]);
         code = pg_config_parse(url, &ob->config, err);

@@ -56,6 +56,7 @@ enum outbox_query {
         OQ_PRUNE_DRY,
         OQ_COLUMNS,
         OQ_TRIGGER,
+        OQ_REAP,
         OQ_STATS,
         OQ_STATS_KEPT,
         OQ_STATS_AGES,
@@ -67,10 +68,8 @@ enum outbox_query {
         OUTBOX_QUERIES
 };
 
-#define PG_OUTBOX_LOCK_TIMEOUT "1000ms" /* a lock is somebody's mark: they take milliseconds */
-/* Shorter than the shortest lease of a slot (5 s), so that a stopped relay's locks are gone before
- * its slots are somebody else's (rule C6). */
-#define PG_OUTBOX_IDLE_TIMEOUT "4000ms"
+#define PG_OUTBOX_LEASE_US (5 * SECOND) /* of a session that is no relay's */
+#define PG_OUTBOX_LOCK_US (1 * SECOND)  /* a lock is somebody's mark: they take milliseconds */
 
 enum { PG_STEPS_MAX = 8 };
 
@@ -91,6 +90,7 @@ struct pg_outbox {
         bool in_tx;     /* mode single: between fetch and mark */
         bool listening;
         uint64_t prepared; /* bit per query */
+        char lock_timeout[24], idle_timeout[24]; /* as the server reads them */
         unsigned failures;
         int64_t retry_us;  /* no new attempt to connect before */
         struct params params[3];
@@ -168,6 +168,8 @@ semel_code pg_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
                            int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
                             semel_error *err);
+semel_code pg_outbox_reap(struct outbox_session *s, int64_t after_us, int64_t deadline_us,
+                          int64_t *ret_ended, semel_error *err);
 semel_code pg_outbox_stats(struct outbox_session *s, int64_t deadline_us,
                            struct outbox_stats *ret, semel_error *err);
 semel_code pg_outbox_list(struct outbox_session *s, enum outbox_state state, int64_t after_id,

@@ -126,6 +126,25 @@ semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, bool *
         return SEMEL_OK;
 }
 
+semel_code pg_outbox_reap(struct outbox_session *s, int64_t after_us, int64_t deadline_us,
+                          int64_t *ret_ended, semel_error *err)
+{
+        struct pg_outbox *ob = pg_outbox_of(s);
+        struct params *p = &ob->params[0];
+        PGresult *res = NULL;
+        semel_code code = pg_outbox_connect(ob, deadline_us, err);
+        if (code != SEMEL_OK)
+                return code;
+        pg_params_clear(p, 1);
+        pg_params_scalar(p, 0, PG_INT8);
+        pg_params_int(p, 0, after_us);
+        code = pg_outbox_one(ob, OQ_REAP, p, false, deadline_us, &res, err);
+        if (code == SEMEL_OK)
+                *ret_ended = pg_result_int(res, 0, 0);
+        PQclear(res);
+        return code;
+}
+
 /* -- stats ------------------------------------------------------------------------------------ */
 
 struct stats_held {

@@ -45,6 +45,7 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_PRUNE_DRY] = sql_postgres_outbox_prune_dry,
         [OQ_COLUMNS] = sql_postgres_outbox_columns,
         [OQ_TRIGGER] = sql_postgres_outbox_trigger,
+        [OQ_REAP] = sql_postgres_reap,
         [OQ_STATS] = sql_postgres_outbox_stats,
         [OQ_STATS_KEPT] = sql_postgres_outbox_stats_kept,
         [OQ_STATS_AGES] = sql_postgres_outbox_stats_ages,
@@ -117,14 +118,14 @@ static semel_code shake_hands(struct pg_outbox *ob, int64_t deadline_us, semel_e
         return SEMEL_OK;
 }
 
-static void session_params(struct params *p, bool local)
+static void session_params(const struct pg_outbox *ob, struct params *p, bool local)
 {
         pg_params_clear(p, 3);
         pg_params_scalar(p, 0, PG_TEXT);
         pg_params_scalar(p, 1, PG_TEXT);
         pg_params_scalar(p, 2, PG_BOOL);
-        pg_params_bytea(p, 0, span_str(PG_OUTBOX_LOCK_TIMEOUT));
-        pg_params_bytea(p, 1, span_str(PG_OUTBOX_IDLE_TIMEOUT));
+        pg_params_bytea(p, 0, span_str(ob->lock_timeout));
+        pg_params_bytea(p, 1, span_str(ob->idle_timeout));
         pg_params_int(p, 2, local);
 }
 
@@ -159,7 +160,7 @@ static semel_code greet(struct pg_outbox *ob, int64_t deadline_us, semel_error *
         PQclear(res[1]);
         if (code != SEMEL_OK || !ob->direct)
                 return code;
-        session_params(&ob->params[2], false);
+        session_params(ob, &ob->params[2], false);
         code = pg_outbox_one(ob, OQ_SESSION, &ob->params[2], false, deadline_us, &res[0], err);
         PQclear(res[0]);
         return code;
@@ -255,7 +256,7 @@ static bool send_sync(struct pg_outbox *ob, struct pipe *pipe)
 /* Where a pooler may be, each transaction says what it needs (rule B7). */
 static bool send_settings(struct pg_outbox *ob, struct pipe *pipe, bool explicit_begin)
 {
-        static const char *const texts[] = {PG_OUTBOX_LOCK_TIMEOUT, PG_OUTBOX_IDLE_TIMEOUT, "true"};
+        const char *const texts[] = {ob->lock_timeout, ob->idle_timeout, "true"};
         if (!explicit_begin) {
                 pipe->item[pipe->n++] = ITEM_OWN;
                 if (!PQsendQueryParams(ob->pg, templates[OQ_ISOLATION], 0, NULL, NULL, NULL, NULL,
@@ -396,7 +397,10 @@ static semel_code explain(struct pg_outbox *ob, const struct pipe *pipe, bool an
                 code = pg_error_from_result(err, pipe->error);
                 if (strcmp(state, "25P03") == 0)
                         code = err_set(err, SEMEL_ERR_STORE_DOWN,
-                                       "the server ended a transaction that waited too long");
+                                       "the server ended a transaction that waited for %s: in mode "
+                                       "single a batch must end within the lease of its slots; raise "
+                                       "slot_lease, or lower batch_rows",
+                                       ob->idle_timeout);
                 if (strcmp(state, "55P03") == 0)
                         code = err_set(err, SEMEL_ERR_BUSY,
                                        "rows or slots of the outbox are locked by another "
