@@ -42,6 +42,7 @@ class Postgres:
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix='semel-pg-'))
         self.data = self.dir / 'data'
         self.log = self.dir / 'log'
+        self.locales = self.dir / 'locales'  # beside the system's C
         self.port = free_port()
         self.superuser = 'postgres'
         self.popen = None
@@ -68,6 +69,13 @@ class Postgres:
                 f.write(f'{k} = {v}\n')
 
     # -- life ------------------------------------------------------------------------------
+    def learn(self, language):
+        """Before the start: the server can say its messages in this language ('de_DE')."""
+        self.locales.mkdir()
+        subprocess.run(['localedef', '-i', language, '-f', 'UTF-8', str(self.locales / f'{language}.UTF-8')],
+                       check=True)
+        return self
+
     def start(self, timeout=30.0):
         """Start and wait until it answers."""
         assert self.popen is None or self.popen.poll() is not None, 'it runs already'
@@ -75,7 +83,7 @@ class Postgres:
             self.popen = subprocess.Popen(
                 as_postgres([str(bin_dir() / 'postgres'), '-D', str(self.data)]),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd='/',
-                start_new_session=True)
+                env={**os.environ, 'LOCPATH': str(self.locales)}, start_new_session=True)
 
         def answers():
             if self.popen.poll() is not None:
