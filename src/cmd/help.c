@@ -57,7 +57,7 @@ static void print_block(FILE *out, const char *title, const char *text)
         }
 }
 
-static const char common_exits[] =
+const char help_exits[] =
         "0   done\n"
         "64  usage: the command line is wrong, and stderr says how\n"
         "65  rejected: the key was used for something else, or the row does not allow it\n"
@@ -65,14 +65,15 @@ static const char common_exits[] =
         "75  in flight: try again later\n"
         "76  nobody knows whether it happened: `semel keys resolve`\n";
 
-static const char environment[] =
+const char help_environment[] =
         "SEMEL_DB         the store's URL, when --db is not given\n"
         "SEMEL_STATE_DIR  where the default store and the lock files are; else /var/lib/semel\n"
         "                 for root, $XDG_STATE_HOME/semel or ~/.local/state/semel for others\n"
         "PGPASSFILE, PG*  as for every program of PostgreSQL; keep passwords out of URLs\n";
 
-void help_program(FILE *out, const struct subcommand *const *commands)
+void help_program(FILE *out)
 {
+        const struct subcommand *const *commands = subcommands;
         fputs("semel: makes retries safe.  A command that carries a key runs once.\n\n"
               "Usage: semel COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands\n", out);
         for (size_t i = 0; commands[i]; i++) {
@@ -88,8 +89,8 @@ void help_program(FILE *out, const struct subcommand *const *commands)
                     "semel keys list --stuck\n"
                     "semel keys show daily-report-2024-06-01\n"
                     "semel migrate --db postgres://owner@db/shop\n");
-        print_block(out, "Exit codes", common_exits);
-        print_block(out, "Environment", environment);
+        print_block(out, "Exit codes", help_exits);
+        print_block(out, "Environment", help_environment);
         fputs("\nDurations are written 250ms, 3s, 5m, 24h, 7d; sizes 64KiB, 10MiB.  Options stand "
               "before or\nafter arguments, up to `--`.\n", out);
 }
@@ -123,6 +124,6 @@ void help_subcommand(FILE *out, const char *group, const struct subcommand *sub)
                 print_option(out, sub->options.ids[i]);
         print_option(out, OPT_HELP);
         print_block(out, "Examples", sub->examples);
-        print_block(out, "Exit codes", sub->exits ? sub->exits : common_exits);
-        print_block(out, "Environment", environment);
+        print_block(out, "Exit codes", sub->exits ? sub->exits : help_exits);
+        print_block(out, "Environment", help_environment);
 }

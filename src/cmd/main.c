@@ -12,25 +12,6 @@
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
 
-static const struct subcommand *const commands[] = {
-        &subcommand_gateway,
-        &subcommand_run,
-        &subcommand_call,
-#ifdef SEMEL_KAFKA
-        &subcommand_relay,
-        &subcommand_consume,
-#endif
-        &subcommand_keys,
-        &subcommand_outbox,
-        &subcommand_inbox,
-        &subcommand_migrate,
-        &subcommand_config,
-#ifdef SEMEL_KAFKA
-        &subcommand_dev_broker,
-#endif
-        NULL,
-};
-
 /* A program started without stdin, stdout or stderr would give their numbers to the next file
  * that it opens, and messages would land in a database. */
 static int open_standard_fds(void)
@@ -46,9 +27,9 @@ static int open_standard_fds(void)
 
 static const struct subcommand *find_command(const char *name)
 {
-        for (size_t i = 0; commands[i]; i++)
-                if (strcmp(commands[i]->name, name) == 0)
-                        return commands[i];
+        for (size_t i = 0; subcommands[i]; i++)
+                if (strcmp(subcommands[i]->name, name) == 0)
+                        return subcommands[i];
         return NULL;
 }
 
@@ -68,8 +49,8 @@ static int unknown_command(const struct subcommand *group, const char *name)
                 for (const struct subcommand *sub = group->subs; sub->name; sub++)
                         names[n++] = sub->name;
         else
-                for (; commands[n]; n++)
-                        names[n] = commands[n]->name;
+                for (; subcommands[n]; n++)
+                        names[n] = subcommands[n]->name;
         const char *near = suggest(name, names, n);
         const char *space = group ? " " : "", *prefix = group ? group->name : "";
         if (near)
@@ -86,7 +67,7 @@ static int run_help(char **words, size_t n)
 {
         size_t at = options_first_word(words, n, 0);
         if (at == n) {
-                help_program(stdout, commands);
+                help_program(stdout);
                 return say_flush();
         }
         const struct subcommand *command = find_command(words[at]), *sub = NULL;
@@ -143,7 +124,7 @@ static int run_bare(char **args, size_t n)
                 puts("semel " SEMEL_VERSION);
                 return say_flush();
         }
-        help_program(option_flag(&o, OPT_HELP) ? stdout : stderr, commands);
+        help_program(option_flag(&o, OPT_HELP) ? stdout : stderr);
         return option_flag(&o, OPT_HELP) ? say_flush() : EXIT_CODE_USAGE;
 }
 

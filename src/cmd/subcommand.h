@@ -36,8 +36,13 @@ extern const struct subcommand subcommand_relay;
 
 #define OPTION_SET(array) {(array), sizeof(array) / sizeof((array)[0])}
 
-/* help.c: the program's help, and a subcommand's. */
-void help_program(FILE *out, const struct subcommand *const *commands);
+/* commands.c: all of them, in the order of the help; ends with NULL. */
+extern const struct subcommand *const subcommands[];
+
+/* help.c: the program's help, and a subcommand's; and what all subcommands share. */
+void help_program(FILE *out);
 void help_subcommand(FILE *out, const char *group, const struct subcommand *sub);
+extern const char help_exits[];
+extern const char help_environment[];
 
 #endif
