@@ -317,7 +317,7 @@ CASE_ROW = re.compile(r'^\| *([HO]\d+[a-z]?) *\|(.*)\|\s*$', re.MULTILINE)
 
 
 def case_complaints(cases_md, tests_text):
-    """Each row's last column is `tested: ` and test names in backticks, or `not yet: why`."""
+    """Each row's last column is `tested: ` and test names in backticks, `not yet: why`, or `not here: why`."""
     out = []
     for m in CASE_ROW.finditer(cases_md):
         case, cells = m.group(1), [c.strip() for c in m.group(2).split('|')]
@@ -328,8 +328,8 @@ def case_complaints(cases_md, tests_text):
                 out.append(f'{case}: tested by what?')
             out += [f'{case}: there is no test {n}' for n in names
                     if not re.search(rf'\b{n}\b', tests_text)]
-        elif not re.match(r'not yet: \w', state):
-            out.append(f'{case}: the last column must say `tested: name` or `not yet: why`, not {state!r}')
+        elif not re.match(r'not (yet|here): \w', state):
+            out.append(f'{case}: the last column must say `tested: name`, `not yet: why` or `not here: why`, not {state!r}')
     return out
 
 

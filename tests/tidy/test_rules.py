@@ -139,6 +139,8 @@ def test_cases():
     assert rules.case_complaints(row.format('not yet:'), '')
     assert not rules.case_complaints(row.format('tested: `h1_there`'), 'def h1_there(')
     assert not rules.case_complaints(row.format('not yet: the gateway is not written'), '')
+    assert not rules.case_complaints(row.format('not here: there is no slot'), '')
+    assert rules.case_complaints(row.format('not here:'), '')
 
 
 def test_dependencies():
