@@ -233,7 +233,7 @@ static semel_code check_table(struct relay *r, semel_error *err)
 {
         const struct store_driver *driver;
         struct outbox_session *s = NULL;
-        struct outbox_view view;
+        struct outbox_view view = {.unordered = false};
         int64_t end_us = clock_boot_us() + START_US;
         semel_code code = registry_find(r->url, &driver, err);
         if (code == SEMEL_OK && !driver->outbox_open)
@@ -256,6 +256,9 @@ static semel_code check_table(struct relay *r, semel_error *err)
         if (code == SEMEL_OK) {
                 relay_db_back(r);
                 memcpy(r->uuid, view.uuid, sizeof r->uuid);
+                if (view.unordered)
+                        relay_say(r, "UNORDERED: the table has no order column, so events of one key can be "
+                                     "published out of order (`semel migrate --for-table` gives it one)");
         }
         if (s)
                 s->vt->close(s);

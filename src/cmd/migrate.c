@@ -38,7 +38,8 @@ static int print_script(const struct store_driver *driver, const char *what, con
 static int print_for_table(const struct store_driver *driver, const struct options *o)
 {
         const struct outbox_mapping mapping = {.preset = option_text(o, OPT_PRESET),
-                                               .table = option_text(o, OPT_FOR_TABLE)};
+                                               .table = option_text(o, OPT_FOR_TABLE),
+                                               .unordered = option_flag(o, OPT_UNORDERED)};
         struct semel_error err = {0};
         struct buf script;
         int rc;
@@ -99,11 +100,11 @@ static int migrate_run(const struct options *o)
 }
 
 static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_ONLY,
-                                                 OPT_FOR_TABLE, OPT_PRESET, OPT_NOTIFY, OPT_QUIET};
+                                                 OPT_FOR_TABLE, OPT_PRESET, OPT_UNORDERED, OPT_NOTIFY, OPT_QUIET};
 
 const struct subcommand subcommand_migrate = {
         .name = "migrate",
-        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE [--only append] | --for-table TABLE --preset NAME]",
+        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE [--only append] | --for-table TABLE --preset NAME [--unordered]]",
         .summary = "make or upgrade the tables of a store",
         .text = "Makes the schema, or brings an older one up to date, in one transaction; running it\n"
                 "again changes nothing.  PostgreSQL needs it before first use, by a role that may\n"

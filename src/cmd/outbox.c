@@ -33,7 +33,8 @@ static semel_code session_open(const struct options *o, struct outbox_session **
         const struct outbox_mapping mapping = {
                 .preset = option_text(o, OPT_PRESET) ? option_text(o, OPT_PRESET) : "semel",
                 .table = option_text(o, OPT_TABLE),
-                .topic = option_text(o, OPT_RELAY_TOPIC)};
+                .topic = option_text(o, OPT_RELAY_TOPIC),
+                .unordered = option_flag(o, OPT_UNORDERED)};
         char space[STORE_URL_BYTES_MAX];
         const char *url = NULL;
         const struct store_driver *driver = NULL;
@@ -406,7 +407,7 @@ static int outbox_prune_run(const struct options *o)
 
 /* -- tables ------------------------------------------------------------------------------------------------- */
 
-#define TABLE_OPTIONS OPT_PRESET, OPT_TABLE, OPT_RELAY_TOPIC
+#define TABLE_OPTIONS OPT_PRESET, OPT_TABLE, OPT_RELAY_TOPIC, OPT_UNORDERED
 static const enum option_id status_options[] = {OPT_DB, OPT_JSON, OPT_ON_DEAD, TABLE_OPTIONS,
                                                 OPT_QUIET};
 static const enum option_id dead_options[] = {OPT_DB, OPT_JSON, TABLE_OPTIONS, OPT_QUIET};

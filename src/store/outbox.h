@@ -79,6 +79,7 @@ struct outbox_view {
         int members; /* with a living lease, this one included when it has joined */
         uint8_t uuid[EVENT_ID_BYTES]; /* of the outbox, made by migrate (rule C8) */
         enum outbox_mode mode;        /* that the slots are in (rule C8a) */
+        bool unordered; /* check: the table has no order column, and events no order */
 };
 
 /* A relay as others see it. */

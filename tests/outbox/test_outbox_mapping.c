@@ -137,6 +137,63 @@ static void the_tutorials_table_is_published_from(void **state)
         s->vt->close(s);
 }
 
+/* Nothing but what a first write-up has: a uuid, and when the transaction began. */
+static void a_table_without_an_order_is_published_by_time_when_told_so(void **state)
+{
+        (void)state;
+        static struct outbox_view view;
+        const struct outbox_mapping ordered = {
+                .preset = "tutorial", .table = "app.outbox_event", .topic = "orders"};
+        const struct outbox_mapping mapping = {.preset = "tutorial", .table = "app.outbox_event",
+                                               .topic = "orders", .unordered = true};
+        db_exec(db, "CREATE TABLE app.outbox_event (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), "
+                    "aggregate_id uuid NOT NULL, payload jsonb NOT NULL, status text NOT NULL DEFAULT "
+                    "'PENDING', locked_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(), "
+                    "published_at timestamptz)");
+        check_says(&mapping, SEMEL_ERR_SCHEMA, "attempts, next_attempt_at, last_error; run");
+        apply(&mapping);
+        check_says(&ordered, SEMEL_ERR_SCHEMA, "semel_id");
+        check_says(&mapping, SEMEL_OK, "");
+        db_exec(db, "INSERT INTO app.outbox_event (aggregate_id, payload, created_at) SELECT "
+                    "'00112233-4455-6677-8899-aabbccddeeff', to_jsonb(i), now() + i * interval '1 s' "
+                    "FROM generate_series(8, 1, -1) i");
+        struct outbox_session *s = open_mapped(&mapping);
+        struct outbox_rows rows = fetch_all(s, &view);
+        assert_int_equal(rows.n, 8);
+        for (size_t i = 0; i < rows.n; i++) {
+                char n[] = {(char)('1' + i), 0};
+                assert_true(span_eq(rows.row[i].event.payload, span_str(n)));
+                assert_true(rows.row[i].id >= 0);
+        }
+        /* The first is tried again later: its key waits, whole (rule C4). */
+        struct outbox_slot slots[] = {
+                {.slot = rows.row[0].slot, .epoch = view.slots[rows.row[0].slot].epoch}};
+        const struct outbox_mark again = {.id = rows.row[0].id, .slot = rows.row[0].slot,
+                                          .verdict = OUTBOX_RETRY, .retry_after_us = 60 * SECOND,
+                                          .reason = "not now"};
+        struct outbox_marked m = {0};
+        assert_int_equal(s->vt->mark(s, OUTBOX_OWNED, true, slots, 1, &again, 1,
+                                     clock_boot_us() + 5 * SECOND, &m, NULL), SEMEL_OK);
+        assert_int_equal(m.marked, 1);
+        outbox_rows_release(&rows);
+        rows = fetch_all(s, &view);
+        assert_int_equal(rows.n, 0);
+        const struct outbox_blocked *blocked = NULL;
+        size_t n = 0;
+        assert_int_equal(s->vt->blocked(s, 0xffff, OUTBOX_SKIP, 10, clock_boot_us() + 5 * SECOND,
+                                        &blocked, &n, NULL), SEMEL_OK);
+        assert_int_equal(n, 1);
+        assert_true(blocked[0].id == again.id);
+        db_exec(db, "UPDATE app.outbox_event SET attempts = 0, next_attempt_at = NULL");
+        rows = fetch_all(s, &view);
+        assert_int_equal(rows.n, 8);
+        mark_done(s, &view, &rows, true);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM app.outbox_event WHERE status = "
+                                    "'PUBLISHED' AND published_at IS NOT NULL"), 8);
+        outbox_rows_release(&rows);
+        s->vt->close(s);
+}
+
 static void debeziums_table_is_published_from(void **state)
 {
         (void)state;
@@ -157,6 +214,8 @@ static void debeziums_table_is_published_from(void **state)
         assert_true(span_eq(ev->key, span_str("7")));
         assert_true(span_eq(ev->payload, span_of("\0\xff", 2)));
         assert_int_equal(ev->id[1], 0x11);
+        assert_int_equal(ev->header_count, 1);
+        assert_true(span_eq(ev->headers[0].name, span_str("id"))); /* as Debezium's event router */
         assert_true(rows.row[1].event.payload_is_null);
         mark_done(s, &view, &rows, false);
         assert_int_equal(db_int(db, "SELECT count(*) FROM app.\"out \"\"box\"\"\""), 0);
@@ -213,6 +272,7 @@ int main(int argc, char **argv)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         const struct CMUnitTest tests[] = {
                 T(the_tutorials_table_is_published_from),
+                T(a_table_without_an_order_is_published_by_time_when_told_so),
                 T(debeziums_table_is_published_from),
                 T(names_that_are_no_names_are_refused),
                 T(c11_listening_needs_the_trigger_and_then_wakes),

@@ -13,11 +13,12 @@
 
 #include "store/postgres/pg_outbox.h"
 
-enum { EXPRESSIONS = 8, NAME_BYTES_MAX = 200, TEXT_BYTES_MAX = 64 * 1024 };
+enum { EXPRESSIONS = 10, NAME_BYTES_MAX = 200, TEXT_BYTES_MAX = 64 * 1024 };
 
 /* Names in the statements, in this order in struct preset. */
 static const char *const names[EXPRESSIONS] = {"id",      "event_id", "topic",     "key",
-                                               "payload", "headers",  "partition", "traceparent"};
+                                               "payload", "headers",  "partition", "traceparent",
+                                               "slot",    "held"};
 
 /* Expressions; in them $T is the fixed topic or the prefix, as a literal. */
 struct preset {
@@ -29,16 +30,18 @@ struct preset {
         const char *own;    /* further columns that the preset starts from */
         const char *topic_sql;
         bool has_more;      /* headers, partition, traceparent */
+        const char *headers_sql; /* where there is no such column */
         const char *order;
 };
 
 static const struct preset presets[] = {
         {"semel", "semel.outbox", NULL, false, "event_id", "key", "payload", "topic", "o.\"topic\"",
-         true, "id"},
+         true, NULL, "id"},
         {"tutorial", "outbox_event", NULL, true, "id", "aggregate_id", "payload", NULL, "$T", false,
-         "semel_id"},
+         "NULL::jsonb", "semel_id"},
         {"debezium", "outbox", "outbox.event.", false, "id", "aggregateid", "payload",
-         "aggregatetype", "$T || o.\"aggregatetype\"::text", false, "semel_id"},
+         "aggregatetype", "$T || o.\"aggregatetype\"::text", false,
+         "jsonb_build_object('id', o.\"id\"::text)", "semel_id"}, /* as its event router does */
 };
 
 /* Columns that the relay itself needs: what `semel migrate --for-table` adds.  %s: the key. */
@@ -139,6 +142,21 @@ static void note(char *missing, size_t n, const char *name)
         (void)snprintf(missing + at, n - at, "%s%s", at ? ", " : "", name);
 }
 
+/* Without an order column: a number that marks rows is made of the event's id, and rows go by
+ * created_at, which is when their transaction began. */
+static bool is_unordered(const struct outbox_mapping *mapping, const struct preset *preset,
+                         const PGresult *columns)
+{
+        return mapping->unordered && !is_semel(mapping, preset) && !type_of(columns, preset->order);
+}
+
+/* Of relay_columns: those that an unordered table does without, since they would rewrite it. */
+static bool is_computed(int column)
+{
+        const char *name = relay_columns[column][0];
+        return column == 0 || strcmp(name, "slot") == 0 || strcmp(name, "held") == 0;
+}
+
 static semel_code find_missing(const struct outbox_mapping *mapping, const struct preset *preset,
                                const PGresult *columns, semel_error *err)
 {
@@ -152,24 +170,21 @@ static semel_code find_missing(const struct outbox_mapping *mapping, const struc
                 if (starts[i] && !type_of(columns, starts[i]))
                         note(own, sizeof own, starts[i]);
         }
+        bool unordered = is_unordered(mapping, preset, columns);
         for (int i = 0; i < RELAY_COLUMNS; i++) {
                 const char *name = i == 0 ? preset->order : relay_columns[i][0];
-                if (!type_of(columns, name))
+                if (!type_of(columns, name) && !(unordered && is_computed(i)))
                         note(added, sizeof added, name);
         }
         if (*own)
                 return err_set(err, SEMEL_ERR_SCHEMA,
                                "the table %s has no column %s, which the preset %s starts from; use "
                                "another preset", table, own, preset->name);
-        if (*added && mapping->unordered && !type_of(columns, preset->order))
-                return err_set(err, SEMEL_ERR_SCHEMA,
-                               "the table %s has no column %s; on PostgreSQL the relay marks rows by a "
-                               "number, so --unordered cannot do without what `semel migrate --for-table "
-                               "%s --preset %s` prints", table, added, table, preset->name);
         if (*added)
                 return err_set(err, SEMEL_ERR_SCHEMA,
                                "the table %s has no column %s; run what `semel migrate --for-table "
-                               "%s --preset %s` prints", table, added, table, preset->name);
+                               "%s --preset %s%s` prints", table, added, table, preset->name,
+                               unordered ? " --unordered" : "");
         const char *status = type_of(columns, "status");
         if (strcmp(status, "text") != 0 && strncmp(status, "character", 9) != 0)
                 return err_set(err, SEMEL_ERR_SCHEMA,
@@ -208,6 +223,23 @@ static char *format_of(const char *format, const char *a, const char *b, const c
         return text;
 }
 
+#define HELD "(o.\"status\" = 'PUBLISHING' OR (o.\"status\" = 'PENDING' AND o.\"attempts\" > 0))"
+
+/* $1: the event's id, $2: the key.  Never negative.  Two rows of one number would be marked together:
+ * among a million pending rows there are such two once in ten million times. */
+#define NUMBER "(hashtextextended(o.\"$1\"::text, 0) & 9223372036854775807)"
+
+static void make_unordered(const struct preset *preset, char *ret[EXPRESSIONS])
+{
+        free(ret[0]);
+        free(ret[8]);
+        free(ret[9]);
+        ret[0] = format_of(NUMBER, preset->event_id, "", "");
+        ret[8] = format_of("semel.slot_of(o.\"$2\"::text, " NUMBER ")", preset->event_id, preset->key,
+                           "");
+        ret[9] = strdup(HELD);
+}
+
 /* In the order of `names`; owned. */
 static bool make_expressions(const struct outbox_mapping *mapping, const struct preset *preset,
                              const PGresult *columns, char *ret[EXPRESSIONS])
@@ -231,9 +263,13 @@ static bool make_expressions(const struct outbox_mapping *mapping, const struct 
         ret[4] = format_of(strcmp(payload_type, "bytea") == 0
                                    ? "o.\"$1\""
                                    : "convert_to(o.\"$1\"::text, 'UTF8')", preset->payload, "", "");
-        ret[5] = strdup(preset->has_more ? "o.\"headers\"" : "NULL::jsonb");
+        ret[5] = strdup(preset->has_more ? "o.\"headers\"" : preset->headers_sql);
         ret[6] = strdup(preset->has_more ? "o.\"partition\"" : "NULL::integer");
         ret[7] = strdup(preset->has_more ? "o.\"traceparent\"" : "NULL::text");
+        ret[8] = strdup("o.\"slot\"");
+        ret[9] = strdup("o.\"held\"");
+        if (is_unordered(mapping, preset, columns))
+                make_unordered(preset, ret);
         for (int i = 0; i < EXPRESSIONS; i++) {
                 if (!ret[i])
                         return false;
@@ -251,6 +287,34 @@ static size_t word_at(const char *p, const char *what)
 {
         size_t n = strlen(what);
         return strncmp(p, what, n) == 0 && !is_word(p[n]) ? n : 0;
+}
+
+/* Where there is no order, the statements that walk a slot do it by created_at. */
+static const char *const by_time[][2] = {
+        {"o.slot, o.id LIMIT", "o.slot, o.\"created_at\", o.id LIMIT"},
+        {"ORDER BY o.id LIMIT 1)", "ORDER BY o.\"created_at\" LIMIT 1)"},
+};
+
+/* Owned; NULL: no memory. */
+static char *order_by_time(const char *sql)
+{
+        char *text = strdup(sql);
+        for (size_t i = 0; i < sizeof by_time / sizeof *by_time && text; i++) {
+                const char *at = strstr(text, by_time[i][0]);
+                if (!at)
+                        continue;
+                struct buf out;
+                buf_init(&out, TEXT_BYTES_MAX);
+                int rc = buf_append(&out, text, (size_t)(at - text));
+                if (rc == BUF_OK)
+                        rc = buf_append_str(&out, by_time[i][1]);
+                if (rc == BUF_OK)
+                        rc = buf_append_str(&out, at + strlen(by_time[i][0]));
+                free(text);
+                text = rc == BUF_OK ? dup_buf(&out) : NULL;
+                buf_release(&out);
+        }
+        return text;
 }
 
 static char *rewrite(const char *sql, const char *table, char *const expressions[EXPRESSIONS])
@@ -283,13 +347,16 @@ static semel_code make_statements(struct pg_outbox *ob, const struct preset *pre
                                   const PGresult *columns, const char *table, semel_error *err)
 {
         char *expressions[EXPRESSIONS] = {NULL};
+        ob->unordered = is_unordered(&ob->wanted, preset, columns);
         bool ok = make_expressions(&ob->wanted, preset, columns, expressions);
         for (int query = OQ_FETCH; query < OUTBOX_QUERIES && ok; query++) {
                 if (query == OQ_COLUMNS)
                         continue;
+                const char *sql = pg_outbox_template((enum outbox_query)query);
+                char *timed = ob->unordered ? order_by_time(sql) : strdup(sql);
                 free(ob->sql[query]);
-                ob->sql[query] = rewrite(pg_outbox_template((enum outbox_query)query), table,
-                                         expressions);
+                ob->sql[query] = timed ? rewrite(timed, table, expressions) : NULL;
+                free(timed);
                 ok = ob->sql[query];
         }
         for (int i = 0; i < EXPRESSIONS; i++)
@@ -337,39 +404,95 @@ void pg_mapping_release(struct pg_outbox *ob)
 
 /* -- semel migrate --for-table ---------------------------------------------------------------- */
 
-static int print_columns(const struct preset *preset, const char *table, struct buf *out)
+/* created_at of rows that are there already: a constant, with which the table is not rewritten. */
+static int print_created_at(const char *table, struct buf *out)
+{
+        return buf_printf(out, "ALTER TABLE %s ADD COLUMN IF NOT EXISTS created_at timestamptz NOT NULL "
+                               "DEFAULT now();\n"
+                               "ALTER TABLE %s ALTER COLUMN created_at SET DEFAULT clock_timestamp();\n",
+                          table, table);
+}
+
+static int print_column(const struct preset *preset, const char *table, int i, struct buf *out)
+{
+        int rc = buf_printf(out, "ALTER TABLE %s ADD COLUMN IF NOT EXISTS %s ", table,
+                            relay_columns[i][0]);
+        if (rc == BUF_OK && relay_columns[i][1])
+                return buf_printf(out, "%s;\n", relay_columns[i][1]);
+        if (rc == BUF_OK)
+                rc = buf_printf(out, "smallint GENERATED ALWAYS AS (semel.slot_of(\"%s\"::text, "
+                                     "\"%s\")) STORED;\n", preset->key, preset->order);
+        return rc;
+}
+
+static int print_columns(const struct preset *preset, const char *table, bool unordered,
+                         struct buf *out)
 {
         bool own_order = strcmp(preset->order, "semel_id") != 0;
+        bool own_time = strcmp(preset->name, "tutorial") == 0;
         int rc = BUF_OK;
         for (int i = own_order ? 1 : 0; i < RELAY_COLUMNS && rc == BUF_OK; i++) {
-                rc = buf_printf(out, "ALTER TABLE %s ADD COLUMN IF NOT EXISTS %s ", table,
-                                relay_columns[i][0]);
-                if (rc == BUF_OK && relay_columns[i][1])
-                        rc = buf_printf(out, "%s;\n", relay_columns[i][1]);
-                else if (rc == BUF_OK)
-                        rc = buf_printf(out, "smallint GENERATED ALWAYS AS (semel.slot_of(\"%s\"::text, "
-                                             "\"%s\")) STORED;\n", preset->key, preset->order);
+                if (unordered && !own_time && strcmp(relay_columns[i][0], "created_at") == 0)
+                        rc = print_created_at(table, out);
+                else if (!unordered || !is_computed(i))
+                        rc = print_column(preset, table, i, out);
         }
         return rc;
 }
 
-static int print_indexes(const struct preset *preset, const char *table, struct buf *out)
+/* An expression over o's columns as an index has it: without the o. */
+static char *bare(const char *expression)
 {
+        char *text = strdup(expression), *to = text;
+        for (const char *p = expression; text && *p;) {
+                if (strncmp(p, "o.\"", 3) == 0)
+                        p += 2;
+                *to++ = *p++;
+        }
+        if (text)
+                *to = 0;
+        return text;
+}
+
+static int print_indexes(const struct preset *preset, const char *table, bool unordered,
+                         struct buf *out)
+{
+        /* $1 the table, $2 the number, $3 what waits, or the slot and what its rows go by. */
         static const char *const indexes[] = {
-                "CREATE UNIQUE INDEX ON $1 (\"$2\");\n",
-                "CREATE INDEX ON $1 (slot, \"$2\") WHERE status IN ('PENDING', 'PUBLISHING');\n",
-                "CREATE INDEX ON $1 (\"$2\") WHERE held;\n",
-                "CREATE INDEX ON $1 (\"$2\") WHERE status = 'DEAD';\n",
+                "CREATE INDEX ON $1 ($2) WHERE $3;\n",
+                "CREATE INDEX ON $1 ($3) WHERE status IN ('PENDING', 'PUBLISHING');\n",
+                "CREATE INDEX ON $1 ($2) WHERE status = 'DEAD';\n",
+                "CREATE INDEX ON $1 (published_at) WHERE status = 'PUBLISHED';\n",
         };
-        int rc = BUF_OK;
+        char *e[EXPRESSIONS] = {NULL}, *number = NULL, *slot = NULL, *held = NULL, *walk = NULL;
+        int rc = BUF_NO_MEMORY;
+        e[0] = format_of("o.\"$1\"", preset->order, "", "");
+        e[8] = strdup("slot");
+        e[9] = strdup("held");
+        if (unordered)
+                make_unordered(preset, e);
+        if (e[0] && e[8] && e[9]) {
+                number = bare(e[0]);
+                slot = bare(e[8]);
+                held = bare(e[9]);
+        }
+        if (number && slot && held)
+                walk = format_of(unordered ? "($1), created_at, $2" : "$1, $2", slot, number, "");
+        if (walk)
+                rc = buf_printf(out, "CREATE %sINDEX ON %s (%s);\n", unordered ? "" : "UNIQUE ", table,
+                                number);
         for (size_t i = 0; i < sizeof indexes / sizeof *indexes && rc == BUF_OK; i++) {
-                char *text = format_of(indexes[i], table, preset->order, "");
+                char *text = format_of(indexes[i], table, number, i == 0 ? held : walk);
                 rc = text ? buf_append_str(out, text) : BUF_NO_MEMORY;
                 free(text);
         }
-        if (rc == BUF_OK)
-                rc = buf_printf(out, "CREATE INDEX ON %s (published_at) WHERE status = 'PUBLISHED';\n",
-                                table);
+        free(e[0]);
+        free(e[8]);
+        free(e[9]);
+        free(number);
+        free(slot);
+        free(held);
+        free(walk);
         return rc;
 }
 
@@ -388,14 +511,16 @@ semel_code pg_mapping_print(const struct outbox_mapping *mapping, struct buf *ou
         buf_init(&quoted, TEXT_BYTES_MAX);
         int rc = quote_table(table_of(mapping, preset), &quoted);
         const char *table = rc == BUF_OK ? buf_cstr(&quoted) : NULL;
+        bool unordered = mapping->unordered;
         if (table)
-                rc = buf_printf(out, "-- Rewrites the table when columns are missing: rows that are there get "
-                                     "their order\n-- as they lie on disk.  After `semel migrate`.\n"
-                                     "BEGIN;\n");
+                rc = buf_printf(out, "-- %s  After `semel migrate`.\nBEGIN;\n",
+                                unordered ? "Does not rewrite the table, and gives its events no order."
+                                          : "Rewrites the table when columns are missing: rows that are "
+                                            "there get their order\n-- as they lie on disk.");
         if (table && rc == BUF_OK)
-                rc = print_columns(preset, table, out);
+                rc = print_columns(preset, table, unordered, out);
         if (table && rc == BUF_OK)
-                rc = print_indexes(preset, table, out);
+                rc = print_indexes(preset, table, unordered, out);
         if (table && rc == BUF_OK)
                 rc = buf_printf(out, "INSERT INTO semel.relay_slot (outbox, slot) SELECT '%s', "
                                      "generate_series(0, 15) ON CONFLICT DO NOTHING;\n"

@@ -96,6 +96,7 @@ static semel_code decode_row(struct held *held, int i, size_t *bytes, semel_erro
 }
 
 struct order {
+        bool by_time;
         int place[EVENT_SLOTS]; /* of each slot among the quotas */
 };
 
@@ -104,13 +105,15 @@ static int compare_rows(const void *a, const void *b, void *arg)
         const struct order *order = arg;
         const struct outbox_row *x = a, *y = b;
         int px = order->place[x->slot], py = order->place[y->slot];
+        if (px == py && order->by_time && x->created_us != y->created_us)
+                return x->created_us < y->created_us ? -1 : 1;
         return px != py ? px - py : x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* The plan gives the right order nearly always; the promise must not hang on a plan. */
-static void sort_rows(const struct outbox_fetch *in, struct outbox_row *rows, size_t n)
+static void sort_rows(const struct outbox_fetch *in, bool by_time, struct outbox_row *rows, size_t n)
 {
-        struct order order = {{0}};
+        struct order order = {.by_time = by_time};
         for (size_t i = 0; i < in->quota_count; i++)
                 order.place[in->quotas[i].slot.slot] = (int)i;
         for (size_t i = 1; i < n; i++) {
@@ -122,7 +125,7 @@ static void sort_rows(const struct outbox_fetch *in, struct outbox_row *rows, si
 }
 
 /* Takes the result. */
-static semel_code decode(const struct outbox_fetch *in, PGresult *res,
+static semel_code decode(const struct outbox_fetch *in, bool by_time, PGresult *res,
                          struct outbox_rows *ret_rows, semel_error *err)
 {
         int n = PQntuples(res);
@@ -152,7 +155,7 @@ static semel_code decode(const struct outbox_fetch *in, PGresult *res,
                 held_release(held);
                 return code;
         }
-        sort_rows(in, held->rows, held->n);
+        sort_rows(in, by_time, held->rows, held->n);
         *ret_rows = (struct outbox_rows){
                 .row = held->rows,
                 .n = held->n,
@@ -213,7 +216,7 @@ static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *
                                      deadline_us, &res[0], err);
         }
         if (code == SEMEL_OK)
-                code = decode(in, res[0], ret_rows, err);
+                code = decode(in, ob->unordered, res[0], ret_rows, err);
         if (code == SEMEL_OK && ob->in_tx && ret_rows->n == 0)
                 s->vt->abandon(s); /* nothing is locked: no transaction is left open */
         return code;

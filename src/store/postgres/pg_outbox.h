@@ -84,6 +84,7 @@ struct pg_outbox {
         struct pg_config config;
         struct outbox_mapping wanted; /* owned copies of its strings */
         bool mapped;                  /* the table was looked at, and sql is made */
+        bool unordered;               /* no order column: rows go by created_at */
         char *sql[OUTBOX_QUERIES];    /* for another table; NULL: the embedded text */
         PGconn *pg;
         bool direct;    /* no pooler in between: settings and plans of the session are ours */

@@ -77,7 +77,11 @@ semel_code pg_outbox_check(struct outbox_session *s, enum outbox_mode mode, int6
                 return code;
         view_params(&ob->params[0], span_of(NULL, 0));
         code = pg_outbox_one(ob, OQ_VIEW, &ob->params[0], false, deadline_us, &res, err);
-        return code == SEMEL_OK ? take_view(res, ret_view, err) : code;
+        if (code == SEMEL_OK)
+                code = take_view(res, ret_view, err);
+        if (code == SEMEL_OK)
+                ret_view->unordered = ob->unordered;
+        return code;
 }
 
 static void beat_params(struct params *p, const struct outbox_member *me, int64_t lease_us)
