@@ -79,6 +79,18 @@ class Kafka(Server):
         """Only the values, partition by partition, in order."""
         return [m[3] for m in self.consume_all(topic, isolation)]
 
+    def timestamps(self, topic):
+        """(value, milliseconds since 1970) of each message of a topic of one partition: when its
+        producer was given it."""
+        c = confluent_kafka.Consumer(quiet(self.bootstrap, group_id='timestamps', fetch_wait_max_ms=20))
+        try:
+            n = len(self.values(topic))
+            c.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+            got = c.consume(n, 30)
+            return [(m.value(), m.timestamp()[1]) for m in got]
+        finally:
+            c.close()
+
     def produce(self, topic, messages):
         """messages: (key, value) or (key, value, headers) each; in order, acknowledged."""
         p = confluent_kafka.Producer(quiet(self.bootstrap, enable_idempotence=True,

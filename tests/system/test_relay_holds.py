@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`semel relay` on a real PostgreSQL and a real Kafka: what holds when something is slow, away, open
+for long, or dies at the worst moment."""
+import os
+import random
+import statistics
+import threading
+import time
+
+import pytest
+
+from support import wait_until
+from support.binaries import FULL
+from support.pgbouncer import PgBouncer
+from support.relay import Outbox, Relay, in_order
+
+pytestmark = pytest.mark.kafka
+
+MODES = ['owned', 'single', 'two-phase', 'exactly-once']
+DOWN_S = float(os.environ.get('SEMEL_BROKER_DOWN_S', '10' if FULL else '3'))
+OPEN_S = float(os.environ.get('SEMEL_OPEN_TRANSACTION_S', '3' if FULL else '1'))
+
+
+@pytest.fixture
+def outbox(pg_store_url):
+    o = Outbox(pg_store_url)
+    yield o
+    o.close()
+
+
+@pytest.fixture
+def start(procs, build, pg_store_url, kafka):
+    def run(url=pg_store_url, **options):
+        return Relay(procs, build, url, kafka.bootstrap, **options)
+    return run
+
+
+@pytest.fixture
+def stoppable(kafka):
+    """The broker that all tests share, for one that stops it for a moment."""
+    yield kafka
+    kafka.resume()
+
+
+def drained(relay, code=0):
+    assert relay.p.terminate(30) == code, relay.p.logs()
+
+
+def goes_by(seconds):
+    """Time that is part of what is tested."""
+    end = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > end, seconds + 30, 'time to go by')
+
+
+def owns_all(relay):
+    wait_until(lambda: relay.metric('semel_relay_owned_slots') == 16, 30, 'the relay owns all slots')
+
+
+# -- killed between publish and mark ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_o19_killed_between_publish_and_mark(outbox, start, stoppable, pg, pg_db, mode):
+    """The mark waits for the slots' rows, which somebody has locked: published, not marked, killed."""
+    topic = stoppable.new_topic(2)
+    relay = start(mode=mode, slot_lease='2s', stuck_after='2s')
+    owns_all(relay)
+    outbox.fill(topic, 100, keys=10)
+    outbox.wait_empty()
+    stoppable.pause()
+    ids = outbox.add(topic, [(f'n{i % 10}', b'n%d %d' % (i % 10, i // 10)) for i in range(50)])
+    if mode == 'two-phase':
+        outbox.wait_count('PUBLISHING', 50)
+    else:
+        wait_until(lambda: relay.metric('semel_relay_rows_under_way') == 50)
+    locker = pg.connect(pg_db, autocommit=False)
+    locker.cursor().execute('SELECT 1 FROM semel.relay_slot FOR UPDATE')
+    stoppable.resume()
+    isolation = 'read_committed' if mode == 'exactly-once' else 'read_uncommitted'
+    wait_until(lambda: len(stoppable.values(topic, isolation)) == 150, 30, 'all is published')
+    relay.p.kill()
+    assert outbox.count() == 50, 'the fault struck no unfinished work'
+    assert outbox.count('PUBLISHING') == (50 if mode == 'two-phase' else 0)
+    # the server still has its mark, which waits for the lock until the lock timeout
+    wait_until(lambda: outbox.one("""SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                                     AND application_name LIKE 'semel relay lane%%'""") == 0, 15)
+    locker.rollback()
+    locker.close()
+    second = start(mode=mode, slot_lease='2s', stuck_after='2s', name='relay2')
+    outbox.wait_empty()
+    drained(second)
+    messages = stoppable.consume_all(topic, isolation)
+    again = [dict(m[4])['event-id'].decode() for m in messages if m[3].startswith(b'n')]
+    assert set(again) == set(ids)
+    assert len(again) == (50 if mode == 'exactly-once' else 100)  # with the same event ids
+    assert in_order([m for m in messages if m[3].startswith(b'n')]) == (50, len(again) - 50)
+
+
+def test_o24_the_cleaner_leaves_a_living_owners_rows_alone(outbox, start, stoppable):
+    """Beyond stuck_after, because the broker is slow: they are still the owner's."""
+    topic = stoppable.new_topic(1)
+    relay = start(mode='two-phase', stuck_after='1s')
+    other = start(mode='two-phase', stuck_after='1s', name='relay2')
+    wait_until(lambda: relay.metric('semel_relay_owned_slots') == 8 and
+               other.metric('semel_relay_owned_slots') == 8, 30)
+    outbox.fill(topic, 20)
+    outbox.wait_empty()
+    stoppable.pause()
+    outbox.fill(topic, 200)
+    outbox.wait_count('PUBLISHING', 200)
+    wait_until(lambda: outbox.one('''SELECT min(clock_timestamp() - locked_at) > interval '2 s'
+                                     FROM semel.outbox'''), 15)
+    assert outbox.count('PUBLISHING') == 200
+    states = outbox.sql("""SELECT DISTINCT state FROM pg_stat_activity
+                           WHERE application_name LIKE 'semel relay lane%%'""")
+    assert states == [('idle',)]  # O20: no transaction is open while the broker works
+    stoppable.resume()
+    outbox.wait_empty()
+    for r in (relay, other):
+        assert r.metric('semel_relay_unstuck_rows_total') == 0
+        drained(r)
+    assert len(stoppable.values(topic)) == 220
+
+
+# -- transactions elsewhere --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('mode', ['owned', 'two-phase'])
+def test_o1_o5_a_transaction_that_is_open_elsewhere_stops_nothing(outbox, start, kafka, pg, pg_db, mode):
+    """It has written lower ids, and holds a snapshot; what commits meanwhile goes, and what it wrote goes
+    once it commits."""
+    topic = kafka.new_topic(1)
+    late = pg.connect(pg_db, autocommit=False)
+    cursor = late.cursor()
+    cursor.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+    cursor.execute('SELECT semel.publish(%s, %s, %s)', (topic, 'late', b'late 0'))
+    relay = start(mode=mode)
+    sent, end = 0, time.monotonic() + OPEN_S
+    while time.monotonic() < end:
+        outbox.add(topic, [('k', b'k %d' % sent)])
+        sent += 1
+        outbox.wait_empty(10)
+    assert in_order(kafka.consume_all(topic)) == (sent, 0)
+    late.commit()
+    late.close()
+    wait_until(lambda: len(kafka.values(topic)) == sent + 1, 20, 'the late row')
+    drained(relay)
+
+
+def test_o2_a_lower_id_that_commits_while_no_relay_runs(outbox, start, kafka, pg, pg_db):
+    topic = kafka.new_topic(1)
+    late = pg.connect(pg_db, autocommit=False)
+    late.cursor().execute('SELECT semel.publish(%s, %s, %s)', (topic, 'late', b'late 0'))
+    outbox.add(topic, [('k', b'k 0')])
+    relay = start()
+    outbox.wait_empty()
+    drained(relay)
+    late.commit()
+    late.close()
+    relay = start()
+    outbox.wait_empty()
+    drained(relay)
+    assert sorted(kafka.values(topic)) == [b'k 0', b'late 0']
+
+
+# -- quiet, and soon awake ----------------------------------------------------------------------------------
+
+
+def commits(outbox):
+    outbox.sql('SELECT pg_stat_clear_snapshot()')
+    return outbox.one('SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()')
+
+
+def cpu_seconds(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii') as f:
+        return sum(int(x) for x in f.read().rsplit(')', 1)[1].split()[11:13]) / os.sysconf('SC_CLK_TCK')
+
+
+@pytest.mark.parametrize('listen', ['off', 'on'])
+def test_c11_an_idle_relay_is_quiet(outbox, start, kafka, semel, pg_store_url, listen):
+    topic = kafka.new_topic(1)
+    assert semel('migrate', '--notify', listen, '--db', pg_store_url).returncode == 0
+    relay = start(listen=listen)
+    outbox.add(topic, [('a', b'0')])
+    outbox.wait_empty()
+    goes_by(1.5)  # sessions tell the server's statistics about once a second
+    before, cpu, begun = commits(outbox), cpu_seconds(relay.p.popen.pid), time.monotonic()
+    goes_by(5)
+    seconds = time.monotonic() - begun
+    rate = (commits(outbox) - before) / seconds
+    share = (cpu_seconds(relay.p.popen.pid) - cpu) / seconds
+    print(f'listen {listen}: {rate:.1f} transactions/s, {100 * share:.2f}% of a core')
+    assert rate <= 25
+    assert share < (0.01 if FULL else 0.1)
+    drained(relay)
+
+
+@pytest.mark.parametrize('listen, limit_ms', [('off', 50), ('on', 10)])
+def test_c11_an_idle_relay_wakes_up_soon(outbox, start, kafka, semel, pg_store_url, listen, limit_ms):
+    """From the commit to the moment at which the row is handed to Kafka's client, which gives the record its
+    time stamp."""
+    topic = kafka.new_topic(1)
+    assert semel('migrate', '--notify', listen, '--db', pg_store_url).returncode == 0
+    relay = start(listen=listen)
+    chance = random.Random(7)
+    committed = {}
+    for i in range(41):
+        value = b'%d' % i
+        outbox.add(topic, [('k', value)])
+        committed[value] = time.time()
+        outbox.wait_empty()
+        goes_by(0.2 + 0.1 * chance.random())  # it is as idle as it gets
+    waits = sorted(1000 * (at / 1000 - committed[value])
+                   for value, at in kafka.timestamps(topic) if value != b'0')
+    p50 = statistics.median(waits)
+    print(f'listen {listen}: wake-up p50 {p50:.1f} ms, p90 {waits[36]:.1f} ms')
+    assert p50 < limit_ms if FULL else p50 < 10 * limit_ms
+    drained(relay)
+
+
+# -- the broker ------------------------------------------------------------------------------------------------
+
+
+def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url, kafka_own):
+    topic = kafka_own.new_topic(3)
+    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, attempts_max=1,
+                  args=('--kafka', 'reconnect.backoff.max.ms=500'))
+    outbox.fill(topic, 2000)
+    outbox.wait_empty()
+    assert relay.ready()
+    before = rss_mb(relay)
+    kafka_own.kill()
+    written, peak, end = 2000, 0, time.monotonic() + DOWN_S
+    while time.monotonic() < end:
+        outbox.fill(topic, 1000, keys=20)
+        written += 1000
+        peak = max(peak, rss_mb(relay))
+        goes_by(0.1)
+    assert not relay.ready()
+    assert outbox.count() >= written - 2000, 'the fault struck no unfinished work'
+    kafka_own.start()
+    outbox.wait_empty(90)
+    print(f'{written} rows, RSS {before:.0f} MB, at most {peak:.0f} MB while the broker was down')
+    if FULL:
+        assert peak < 64
+    wait_until(relay.ready, 30)
+    assert relay.rows('dead') == 0
+    drained(relay)
+    assert len({m[4][0][1] for m in kafka_own.consume_all(topic)}) == written
+
+
+def rss_mb(relay):
+    with open(f'/proc/{relay.p.popen.pid}/status', encoding='ascii') as f:
+        return next(int(line.split()[1]) for line in f if line.startswith('VmRSS:')) / 1024
+
+
+def test_o35_an_unknown_topic_while_the_broker_restarts_kills_nothing(outbox, procs, build, pg_store_url,
+                                                                     kafka_own, monkeypatch):
+    topic, late = kafka_own.new_topic(1), f'late{os.getpid()}'
+    monkeypatch.setenv('SEMEL_UNKNOWN_TOPIC', '5s')
+    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, attempts_max=2, retry_min='20ms',
+                  retry_max='100ms',
+                  args=('--kafka', 'allow.auto.create.topics=false', '--kafka',
+                        'reconnect.backoff.max.ms=200'))
+    outbox.add(late, [('a', b'a')])
+    wait_until(lambda: relay.rows('retried') >= 3, 30, 'it is tried more often than attempts_max')
+    kafka_own.restart(kill=True)
+    outbox.add(topic, [('b', b'b')])
+    wait_until(lambda: outbox.count() == 1, 30, 'other topics flow')
+    assert outbox.count('DEAD') == 0
+    kafka_own.create_topic(late)
+    outbox.wait_empty()
+    assert kafka_own.values(late) == [b'a']
+    outbox.add(f'never{os.getpid()}', [('c', b'c')])
+    outbox.wait_count('DEAD', 1)  # with the broker up, and after unknown_topic
+    assert 'UNKNOWN_TOPIC' in outbox.one('SELECT last_error FROM semel.outbox')
+    drained(relay)
+
+
+@pytest.mark.parametrize('mode', ['owned', 'exactly-once'])
+def test_o31_good_rows_flow_within_one_poll_of_poison(outbox, start, kafka, mode):
+    """Twice a batch of rows that are too large, good rows behind them: time from the start of the relay's
+    work to the first good row is that of a few batches, not of retries."""
+    topic = kafka.new_topic(1, {'max.message.bytes': '2000'})
+    relay = start(mode=mode, batch_rows=100, retry_min='10s', retry_max='20s')
+    owns_all(relay)
+    begun = time.monotonic()
+    outbox.sql('''INSERT INTO semel.outbox (topic, key, payload)
+                  SELECT %s, 'k' || i, convert_to(repeat('x', CASE WHEN i <= 200 THEN 3000 ELSE 10 END), 'UTF8')
+                  FROM generate_series(1, 300) i ORDER BY i''', topic)
+    wait_until(lambda: outbox.count('PENDING') == 0, 9, 'all good rows go before any retry could')
+    print(f'{mode}: {time.monotonic() - begun:.2f} s')
+    assert outbox.count('DEAD') == 200
+    assert outbox.one("SELECT count(*) FROM semel.outbox WHERE last_error LIKE 'MSG_SIZE_TOO_LARGE%%'") == 200
+    drained(relay)
+    assert len(kafka.values(topic)) == 100
+
+
+# -- a pooler ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bouncer(pg, pg_db, pg_store_url):
+    b = PgBouncer(pg, pg_db)
+    yield b
+    b.close()
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_o53_through_pgbouncer_in_transaction_mode(outbox, start, kafka, bouncer, mode):
+    topic = kafka.new_topic(2)
+    outbox.fill(topic, 2000)
+    relay = start(bouncer.url, mode=mode, batch_rows=300)
+    outbox.wait_empty()
+    outbox.fill(topic, 200, keys=5, size=300)
+    outbox.wait_empty()
+    relay.p.wait_log('polling each .*ool')  # that LISTEN cannot work there, and why
+    drained(relay)
+    messages = kafka.consume_all(topic)
+    assert len(messages) == 2200
+    assert in_order([m for m in messages if len(m[3]) == 400]) == (2000, 0)
+
+
+def test_o53_listen_on_behind_a_pooler_is_refused(semel, kafka, bouncer):
+    r = semel('relay', '--db', bouncer.url, '--brokers', kafka.bootstrap, '--listen', 'on')
+    assert r.returncode != 0
+    assert 'pool' in r.err()
+
+
+# -- the server's errors -----------------------------------------------------------------------------------------
+
+
+def test_o49_o55_backends_that_are_terminated_lose_nothing(outbox, start, kafka, pg, pg_db):
+    """57P01 at random moments, between publish and COMMIT and during it."""
+    topic = kafka.new_topic(3)
+    relay = start(batch_rows=100, slot_lease='2s')
+    outbox.fill(topic, 8000)
+    stop, struck = threading.Event(), []
+
+    def terminate():
+        conn = pg.connect(pg_db)
+        while not stop.wait(0.05):
+            with conn.cursor() as c:
+                c.execute('''SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                             WHERE application_name LIKE 'semel relay lane%' AND state = 'active'
+                                AND datname = current_database()''')
+                struck.extend(c.fetchall())
+        conn.close()
+    thread = threading.Thread(target=terminate)
+    thread.start()
+    try:
+        wait_until(lambda: len(struck) >= 3 or outbox.count() == 0, 60)
+    finally:
+        stop.set()
+        thread.join()
+    assert struck, 'the fault struck no unfinished work'
+    outbox.wait_empty()
+    drained(relay)
+    distinct, duplicates = in_order(kafka.consume_all(topic))
+    print(f'{len(struck)} backends terminated, {duplicates} duplicates')
+    assert distinct == 8000
+    assert duplicates <= len(struck) * 100
