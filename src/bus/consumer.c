@@ -59,6 +59,8 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t e,
         if (e == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
                 c->lost = false;
                 (void)rd_kafka_assign(rk, list);
+                /* librdkafka 2.0.2 remembers over a rebalance what was paused before it. */
+                (void)rd_kafka_resume_partitions(rk, list);
                 if (p && c->hooks.assigned)
                         c->hooks.assigned(c->hooks.arg, p, (size_t)list->cnt);
         } else {

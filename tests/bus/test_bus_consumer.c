@@ -292,6 +292,37 @@ static void d4_who_gives_a_partition_up_has_committed_and_nothing_comes_twice(vo
         assert_int_equal(b.revoked, 1);
 }
 
+/* librdkafka 2.0.2 remembers a pause over a rebalance: nobody would ever end it. */
+static void d4_what_was_paused_flows_again_after_a_rebalance(void **state)
+{
+        (void)state;
+        const char *topic = kit_topic("paused"), *group = kit_topic("g");
+        kit_create(kit_broker(), topic, 2, NULL);
+        send(topic, 0, four, 4);
+        send(topic, 1, four, 4);
+        struct member a = {.commit = SEMEL_ERR_INTERNAL}, b = {.commit = SEMEL_ERR_INTERNAL};
+        const struct bus_consumer_hooks ha = {on_assigned, on_revoked, &a};
+        const struct bus_consumer_hooks hb = {on_assigned, on_revoked, &b};
+        a.c = consumer(group, topic, &ha);
+        int got = 0;
+        while (got < 8)
+                got += read_some(&a, 100 * MS);
+        assert_ok(bus_consumer_pause(a.c, topic, 0, true, &err));
+        assert_ok(bus_consumer_pause(a.c, topic, 1, true, &err));
+        b.c = consumer(group, topic, &hb);
+        int64_t deadline = clock_boot_us() + 20 * SECOND;
+        while ((b.assigned == 0 || a.assigned < 3) && clock_boot_us() < deadline)
+                got += read_some(&a, 20 * MS) + read_some(&b, 20 * MS);
+        assert_int_equal(a.assigned, 3);
+        send(topic, 0, four, 1);
+        send(topic, 1, four, 1);
+        while (got < 10 && clock_boot_us() < deadline)
+                got += read_some(&a, 20 * MS) + read_some(&b, 20 * MS);
+        assert_int_equal(got, 10);
+        bus_consumer_close(a.c);
+        bus_consumer_close(b.c);
+}
+
 /* Whoever was away too long has lost his partitions: his late commit changes nothing. */
 static void o73_a_commit_of_an_ended_generation_is_lost_and_not_fatal(void **state)
 {
@@ -375,6 +406,7 @@ int main(void)
                 cmocka_unit_test(a_paused_partition_loses_nothing),
                 cmocka_unit_test(d4_a_topic_that_does_not_exist_yet_is_waited_for),
                 cmocka_unit_test(d4_who_gives_a_partition_up_has_committed_and_nothing_comes_twice),
+                cmocka_unit_test(d4_what_was_paused_flows_again_after_a_rebalance),
                 cmocka_unit_test(o73_a_commit_of_an_ended_generation_is_lost_and_not_fatal),
                 cmocka_unit_test(d5_the_retention_of_a_topic_is_known),
                 cmocka_unit_test(no_broker_is_an_error_of_its_own),
