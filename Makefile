@@ -61,7 +61,8 @@ soak: build
 
 crash: build
 	tests/crash/run --all
-	$(call run,tests/crash/relay,--all)
+	tests/crash/relay --all
+	$(call run,tests/crash/consume,--all)
 
 mutants: build
 	$(call run,tools/mutants)

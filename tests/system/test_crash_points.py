@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real binary, killed with all its threads at system-call boundaries (tests/crash/run, and
-tests/crash/relay for relays)."""
+"""The real binary, killed with all its threads at system-call boundaries (tests/crash/run,
+tests/crash/relay for relays, tests/crash/consume for consumers)."""
 import os
 import pathlib
 import sys
@@ -29,6 +29,14 @@ def test_killed_at_system_calls(procs, store, path):
 def test_c12_a_relay_killed_at_system_calls(procs, kafka, mode):
     r = procs.run([sys.executable, CRASH / 'relay', '--evenly', str(RELAY_POINTS), '--mode', mode,
                    '--brokers', kafka.bootstrap], timeout=600, env=ENV)
+    print(r.out())
+    assert r.returncode == 0, r.logs()
+    assert r.out().endswith('every promise held\n')
+
+
+def test_d3_d4_a_consumer_killed_at_system_calls(procs, kafka):
+    r = procs.run([sys.executable, CRASH / 'consume', '--evenly', str(RELAY_POINTS), '--brokers',
+                   kafka.bootstrap], timeout=600, env=ENV)
     print(r.out())
     assert r.returncode == 0, r.logs()
     assert r.out().endswith('every promise held\n')

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every order is charged once, whatever is told to end, or killed, at whatever moment."""
+"""Every order is charged once, whatever is told to end, or killed, at whatever moment.  (On a real
+PostgreSQL and Kafka, with everything at once: test_story_storm.py.)"""
 import os
 import random
 import signal
-import threading
 
 import pytest
 
-from support.shop import Database
 from support.story import Clients, Story
 from support.wait import wait_until
 
@@ -54,59 +53,3 @@ def test_sigkill_at_random_moments_loses_and_doubles_nothing(story):
     def killed(process):
         assert process.wait(10) == -signal.SIGKILL
     strike(story, Clients(story), signal.SIGKILL, killed)
-
-
-# --- a real Kafka, a real PostgreSQL, and everything at once -------------------------------------------
-
-ORDERS = int(os.environ.get('SEMEL_ORDERS', 1000))
-
-
-def faults(story, pg, kafka):
-    """[(name, what to do)], in a random order."""
-    def killed(name):
-        def go():
-            assert story.process[name].kill() == -signal.SIGKILL
-            story.start(name)
-        return go
-
-    def paused(name):
-        """Beyond the slot's lease, and the session of the group."""
-        def go():
-            story.process[name].stop()
-            threading.Event().wait(story.random.choice((0.3, 6.5)))
-            story.process[name].cont()
-        return go
-
-    out = [(f'{name} killed', killed(name)) for name in story.process for _ in range(3)]
-    out += [(f'{name} paused', paused(name)) for name in ('relay', 'billing', 'shop') for _ in range(2)]
-    out += [('database restarted', pg.restart)] * 2 + [('broker restarted', kafka.restart)] * 2
-    story.random.shuffle(out)
-    return out
-
-
-def test_every_order_is_charged_once_whatever_fails(procs, build, tmp, semel, pg_own, kafka_own):
-    print(f'seed {SEED}')
-    urls = [pg_own.url(pg_own.new_database()) for _ in range(2)]
-    for url in urls:
-        assert semel('migrate', '--db', url).returncode == 0
-    kafka_own.create_topic('orders', 6)
-    story = Story(procs, build, tmp, SEED, {'cut': 0.05, 'fail': 0.02}, *urls, kafka_own.bootstrap)
-    clients = Clients(story, 4, allowed=0)
-    todo = faults(story, pg_own, kafka_own)
-    each, allowed, struck = ORDERS // len(todo), 0, 0
-    for name, fault in todo:
-        clients.allow(each)
-        allowed += each
-        wait_until(lambda: clients.orders > allowed - each or clients.failed, timeout=120)
-        struck += clients.orders < allowed or story.unfinished()
-        print(f'{name} at {clients.orders} orders')
-        fault()
-    clients.allow(ORDERS - allowed)
-    wait_until(lambda: clients.orders == ORDERS or clients.failed, timeout=120)
-    clients.stop()
-    story.settle(180)
-    line, code, text = story.check()
-    assert (line, code) == (f'ledger: {ORDERS} orders, {ORDERS} charges, 0 missing, 0 doubled', 0), text
-    assert struck == len(todo), 'a fault struck when nothing was under way'
-    for url in urls:
-        assert Database(url).sql('', "SELECT count(*) FROM semel.outbox")[0][0] == 0
