@@ -1,6 +1,7 @@
 -- Rows that a claim or an extension changes, as core/command.h decided, if they are still as they were read: locked
 -- in order first (rule B1), guarded by everything the decision looked at.  A claim that runs
 -- brings its own label and forgets the reply.  Columns of the arrays:
+-- (Ids as ranges: see complete.sql.)
 -- guard: $1 id, $2 token, $3 attempt, $4 state, $5 lease_until, $6 expire_at;
 -- new:   $7 state, $8 token, $9 attempt, $10 fingerprint, $11 retry, $12 idempotent,
 --        $13 maybe_executed, $14 lease_until, $15 lease us, $16 claimed_at, $17 request_until,
@@ -16,10 +17,10 @@ WITH locked AS MATERIALIZED (
        AS u(id, was_token, was_attempt, was_state, was_lease_until, was_expire_at, state, token,
             attempt, fingerprint, retry, idempotent, maybe_executed, lease_until, lease_us,
             claimed_at, request_until, retention_us, runs, scope, operation, key, holder, mode, n)
-  JOIN semel.command c ON c.id = u.id
+  JOIN semel.command c ON c.id >= u.id AND c.id <= u.id
   WHERE c.token = u.was_token AND c.attempt = u.was_attempt AND c.state = u.was_state
     AND c.lease_until = u.was_lease_until AND c.expire_at IS NOT DISTINCT FROM u.was_expire_at
-  ORDER BY c.id
+  ORDER BY u.id
   FOR UPDATE OF c)
 UPDATE semel.command c
 SET state = k.state, token = k.token, attempt = k.attempt, fingerprint = k.fingerprint,
@@ -36,5 +37,5 @@ SET state = k.state, token = k.token, attempt = k.attempt, fingerprint = k.finge
     headers = CASE WHEN k.runs THEN NULL ELSE c.headers END,
     body = CASE WHEN k.runs THEN NULL ELSE c.body END
 FROM locked k
-WHERE c.id = k.locked_id
+WHERE c.id >= k.locked_id AND c.id <= k.locked_id
 RETURNING k.n, clock_timestamp()

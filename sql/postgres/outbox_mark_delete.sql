@@ -2,6 +2,8 @@
 -- The slots' rows are locked first, with their epochs, so that no takeover is in between; a row must be as
 -- it was read (rule C1: EXISTS alone is write skew).  Gives the slots that are ours, as bits, and how
 -- many rows were marked.
+-- An id is asked for as a range: with = the planner may walk the whole primary key first, and does while it
+-- takes the table for empty (O44).
 -- $1 slots, $2 epochs; $3 ids, $4 their slots, $5 attempts as read, $6 status as read.
 WITH s AS MATERIALIZED (
   SELECT r.slot FROM semel.relay_slot r
@@ -12,7 +14,7 @@ WITH s AS MATERIALIZED (
 m AS (
   DELETE FROM semel.outbox o
   USING unnest($3::bigint[], $4::smallint[], $5::integer[]) AS w (id, slot, attempts)
-  WHERE o.id = w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text
+  WHERE o.id >= w.id AND o.id <= w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text
     AND w.slot = ANY (ARRAY(SELECT s.slot FROM s))
   RETURNING 1)
 SELECT (SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s), (SELECT count(*) FROM m)

@@ -2,6 +2,7 @@
 -- The slots' rows are locked first, with their epochs, so that no takeover is in between; a row must be as
 -- it was read (rule C1: EXISTS alone is write skew).  Gives the slots that are ours, as bits, and how
 -- many rows were marked.
+-- (Ids as ranges: see outbox_mark_delete.sql.)
 -- $1 slots, $2 epochs; $3 ids, $4 their slots, $5 attempts as read, $6 status as read,
 -- $7 what: 0 PUBLISHED, 1 again, 2 DEAD, 3 untried; $8 again after so many microseconds, $9 reasons.
 WITH s AS MATERIALIZED (
@@ -21,7 +22,7 @@ m AS (
       published_at = CASE w.what WHEN 0 THEN clock_timestamp() END
   FROM unnest($3::bigint[], $4::smallint[], $5::integer[], $7::smallint[], $8::bigint[], $9::text[])
     AS w (id, slot, attempts, what, after_us, reason)
-  WHERE o.id = w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text
+  WHERE o.id >= w.id AND o.id <= w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text
     AND w.slot = ANY (ARRAY(SELECT s.slot FROM s))
   RETURNING 1)
 SELECT (SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s), (SELECT count(*) FROM m)

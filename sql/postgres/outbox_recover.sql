@@ -1,4 +1,5 @@
 -- Exactly-once recovery (rule C8): exactly the listed rows, by id and event id, whatever their status.
+-- (Ids as ranges: see outbox_mark_delete.sql.)
 -- $1 slots, $2 epochs; $3 ids, $4 event ids, $5 keep them as PUBLISHED.
 WITH s AS MATERIALIZED (
   SELECT r.slot FROM semel.relay_slot r
@@ -11,13 +12,15 @@ kept AS (
   SET status = 'PUBLISHED', published_at = clock_timestamp(), locked_at = NULL,
       next_attempt_at = NULL, last_error = NULL
   FROM unnest($3::bigint[], $4::uuid[]) AS w (id, event_id)
-  WHERE $5::boolean AND o.id = w.id AND o.event_id = w.event_id AND o.status <> 'PUBLISHED'
+  WHERE $5::boolean AND o.id >= w.id AND o.id <= w.id AND o.event_id >= w.event_id
+    AND o.event_id <= w.event_id AND o.status <> 'PUBLISHED'
     AND o.slot = ANY (ARRAY(SELECT s.slot FROM s))
   RETURNING 1),
 gone AS (
   DELETE FROM semel.outbox o
   USING unnest($3::bigint[], $4::uuid[]) AS w (id, event_id)
-  WHERE NOT $5::boolean AND o.id = w.id AND o.event_id = w.event_id
+  WHERE NOT $5::boolean AND o.id >= w.id AND o.id <= w.id AND o.event_id >= w.event_id
+    AND o.event_id <= w.event_id
     AND o.slot = ANY (ARRAY(SELECT s.slot FROM s))
   RETURNING 1)
 SELECT (SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s),

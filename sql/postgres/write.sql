@@ -3,6 +3,7 @@
 -- (kind, state, retry, idempotent, maybe_executed).  The bytes are enum command_effect:
 -- up to 2 nothing, 3 complete, 4 free, 5 end the lease, 7 unknown (extending is claim_take's: it
 -- depends on times).  Columns of the arrays:
+-- (Ids as ranges: see complete.sql.)
 -- $2 id, $3 token, $4 attempt, $5 kind, $6 status, $7 flags, $8 headers, $9 body.
 WITH locked AS MATERIALIZED (
   SELECT c.id AS locked_id, c.state AS was_state, c.retention_us,
@@ -12,9 +13,9 @@ WITH locked AS MATERIALIZED (
   FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::smallint[], $6::integer[],
               $7::integer[], $8::bytea[], $9::bytea[]) WITH ORDINALITY
        AS u(id, token, attempt, kind, status, flags, headers, body, n)
-  JOIN semel.command c ON c.id = u.id
+  JOIN semel.command c ON c.id >= u.id AND c.id <= u.id
   WHERE c.token = u.token AND c.attempt = u.attempt
-  ORDER BY c.id
+  ORDER BY u.id
   FOR UPDATE OF c),
 decided AS MATERIALIZED (
   SELECT k.*, get_byte($1, k.cell) AS effect, clock_timestamp() AS t FROM locked k),
@@ -30,5 +31,5 @@ written AS (
       headers = CASE d.effect WHEN 3 THEN d.headers ELSE c.headers END,
       body = CASE d.effect WHEN 3 THEN d.body ELSE c.body END
   FROM decided d
-  WHERE c.id = d.locked_id AND d.effect IN (3, 4, 5, 7))
+  WHERE c.id >= d.locked_id AND c.id <= d.locked_id AND d.effect IN (3, 4, 5, 7))
 SELECT n, effect, was_state FROM decided

@@ -164,7 +164,7 @@ static bool send_marker(struct lane *l)
                         l->marker_sent = true;
                         return true;
                 case BUS_FULL:
-                        (void)bus_producer_poll(l->p, 20 * MS);
+                        (void)bus_producer_flush(l->p, 20 * MS);
                         if (clock_boot_us() >= l->batch_end_us)
                                 return false;
                         break;

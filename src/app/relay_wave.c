@@ -96,12 +96,16 @@ bool lane_producer_open(struct lane *l)
 {
         struct relay *r = l->r;
         struct semel_error err = {0};
-        struct bus_property property[PROPERTIES_MAX + 1];
+        struct bus_property property[PROPERTIES_MAX + 2];
         struct bus_config config = r->bus;
         char size[32], id[OUTBOX_MARKER_KEY_BYTES];
         if (l->p)
                 return true;
-        memcpy(property, r->property, r->bus.property_count * sizeof property[0]);
+        config.property_count = 0;
+        if (r->config->order == RELAY_ORDER_STRICT) /* each row waits for the one before it */
+                property[config.property_count++] = (struct bus_property){"linger.ms", "0"};
+        for (size_t i = 0; i < r->bus.property_count; i++)
+                property[config.property_count++] = r->property[i];
         if (l->batch_size < LANE_BATCH_SIZE) {
                 (void)snprintf(size, sizeof size, "%lld", (long long)l->batch_size);
                 property[config.property_count++] = (struct bus_property){"batch.size", size};
@@ -313,7 +317,7 @@ static bool produce(struct lane *l, int32_t i)
                         wave_sent(&l->wave, i);
                         return true;
                 case BUS_FULL:
-                        (void)bus_producer_poll(l->p, POLL_US);
+                        (void)bus_producer_flush(l->p, POLL_US);
                         if (clock_boot_us() >= l->batch_end_us || l->purge || l->broken)
                                 return false;
                         break;
@@ -378,7 +382,8 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
                 why = obstacle(l, now);
                 if (why)
                         break;
-                size_t left = bus_producer_poll(l->p, POLL_US);
+                size_t left = w->strict ? bus_producer_poll(l->p, POLL_US)
+                                        : bus_producer_flush(l->p, POLL_US);
                 if (left < before) {
                         heard_us = now;
                         lane_broker_is_back(l);

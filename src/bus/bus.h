@@ -84,6 +84,9 @@ enum bus_produced bus_produce(struct bus_producer *p, const struct event *event,
 /* Serve reports for up to timeout_us, returning as soon as some came.  Returns how many messages are
  * still unreported. */
 size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us);
+/* The same when nothing more will be queued for now: batches do not wait to become fuller (linger.ms),
+ * and it returns when all reports have come, or in the middle when the time is over. */
+size_t bus_producer_flush(struct bus_producer *p, int64_t timeout_us);
 size_t bus_producer_unreported(const struct bus_producer *p);
 
 /* Is it fatal by now?  *err then says why. */

@@ -94,7 +94,9 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
                        (LIMIT_OUTBOX_BATCH_BYTES + LIMIT_EVENT_PAYLOAD_BYTES) / 1024 + 1024);
         (void)snprintf(tx_ms, sizeof tx_ms, "%d", bus_ms(transaction_timeout_us));
         const struct bus_fixed defaults[] = {
-                {"linger.ms", "0"},
+                /* The whole wave is queued first, and flushed then: with less, the first record of
+                 * each partition is a request of its own, and the others wait for its answer. */
+                {"linger.ms", "20"},
                 {"retry.backoff.ms", "50"},
                 {"queue.buffering.max.messages", rows},
                 {"queue.buffering.max.kbytes", kbytes},
@@ -283,6 +285,13 @@ size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us)
 {
         if (p->unreported > 0)
                 (void)rd_kafka_poll(p->rk, bus_ms(timeout_us));
+        return p->unreported;
+}
+
+size_t bus_producer_flush(struct bus_producer *p, int64_t timeout_us)
+{
+        if (p->unreported > 0)
+                (void)rd_kafka_flush(p->rk, bus_ms(timeout_us));
         return p->unreported;
 }
 

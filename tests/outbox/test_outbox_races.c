@@ -415,6 +415,48 @@ static void o44_o45_a_fetch_reads_few_pages_beside_a_long_history(void **state)
         assert_in_range(hit, 1, 49);
 }
 
+/* The marks, and two-phase's fetch and mark: planned while the table was thought to be empty, they walk no
+ * index. */
+static void o44_marks_are_planned_in_one_way_only(void **state)
+{
+        (void)state;
+        static const struct {
+                const char *name, *sql, *args;
+                int uses;
+        } statements[] = {
+                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', '{}', '{}', 'PENDING'", 1},
+                {"changed", sql_postgres_outbox_mark_update,
+                 "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
+                {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},
+                {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, '{}'", 1},
+        };
+        db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
+                    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
+                    "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan");
+        for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+                int uses = 0;
+                char explain[256];
+                (void)snprintf(explain, sizeof explain, "EXPLAIN (COSTS OFF) EXECUTE %s (%s)",
+                               statements[i].name, statements[i].args);
+                db_exec(db, "PREPARE %s AS %s", statements[i].name, statements[i].sql);
+                PGresult *res = PQexec(db, explain);
+                if (PQresultStatus(res) != PGRES_TUPLES_OK)
+                        fail_msg("%s", PQresultErrorMessage(res));
+                for (int row = 0; row < PQntuples(res); row++) {
+                        const char *line = PQgetvalue(res, row, 0);
+                        if (!strstr(line, " on outbox o") || !strstr(line, "Scan using "))
+                                continue;
+                        bool held = strstr(line, "outbox_held"); /* it has only those that are few */
+                        uses += !held;
+                        if (!held && (row + 1 == PQntuples(res) ||
+                                      !strstr(PQgetvalue(res, row + 1, 0), "Index Cond: (")))
+                                fail_msg("%s walks an index", statements[i].name);
+                }
+                PQclear(res);
+                assert_int_equal(uses, statements[i].uses);
+        }
+}
+
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -428,6 +470,7 @@ int main(int argc, char **argv)
                 T(b3_a_relay_that_stopped_in_the_middle_of_a_send_is_ended),
                 T(b10_a_session_connects_anew_by_itself),
                 T(a_call_ends_by_its_deadline),
+                T(o44_marks_are_planned_in_one_way_only),
                 T(o44_o45_a_fetch_reads_few_pages_beside_a_long_history),
         };
         (void)world_url();

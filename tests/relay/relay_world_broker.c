@@ -190,6 +190,11 @@ size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us)
         return bus_producer_unreported(p);
 }
 
+size_t bus_producer_flush(struct bus_producer *p, int64_t timeout_us)
+{
+        return bus_producer_poll(p, timeout_us);
+}
+
 bool bus_producer_is_fatal(struct bus_producer *p, semel_error *err)
 {
         (void)p;

@@ -6,8 +6,11 @@
 #include "postgres_world.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "sql_postgres.h"
 
 enum { MANY = 200 };
 
@@ -379,6 +382,48 @@ static void o52_no_setting_of_the_database_changes_what_is_read_or_decided(void 
         db_exec(db, "ALTER DATABASE semel_test RESET ALL");
 }
 
+/* Every use of the primary key asks for the ids of the batch, none walks it: also in a plan that was made
+ * while the statistics said that the table is empty, and is kept. */
+static void b6_plan_is_stable_after_analyze_on_an_empty_table(void **state)
+{
+        (void)state;
+        static const struct {
+                const char *name, *sql;
+                int params, uses;
+        } statements[] = {
+                {"complete", sql_postgres_complete, 7, 1},
+                {"write", sql_postgres_write, 9, 2},
+                {"claim_take", sql_postgres_claim_take, 24, 2},
+                {"sweep", sql_postgres_sweep, 7, 3},
+        };
+        db_exec(db, "ALTER TABLE semel.command SET (autovacuum_enabled = off); ANALYZE semel.command; "
+                    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
+                    "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan");
+        for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+                char explain[256];
+                int n = snprintf(explain, sizeof explain, "EXPLAIN (COSTS OFF) EXECUTE %s ('{}'",
+                                 statements[i].name);
+                for (int k = 1; k < statements[i].params; k++)
+                        n += snprintf(explain + n, sizeof explain - (size_t)n, ", '{}'");
+                (void)snprintf(explain + n, sizeof explain - (size_t)n, ")");
+                db_exec(db, "PREPARE %s AS %s", statements[i].name, statements[i].sql);
+                PGresult *res = PQexec(db, explain);
+                if (PQresultStatus(res) != PGRES_TUPLES_OK)
+                        fail_msg("%s", PQresultErrorMessage(res));
+                int uses = 0;
+                for (int row = 0; row < PQntuples(res); row++) {
+                        if (!strstr(PQgetvalue(res, row, 0), "Scan using command_pkey"))
+                                continue;
+                        uses++;
+                        if (row + 1 == PQntuples(res) ||
+                            !strstr(PQgetvalue(res, row + 1, 0), "Index Cond: ((id >= "))
+                                fail_msg("%s: the plan walks the primary key", statements[i].name);
+                }
+                PQclear(res);
+                assert_int_equal(uses, statements[i].uses);
+        }
+}
+
 /* docs/adr/0007-one-table-for-row-and-reply.md promises this. */
 static void b6_updates_are_hot(void **state)
 {
@@ -482,6 +527,8 @@ int main(int argc, char **argv)
                 cmocka_unit_test_setup_teardown(
                         o52_no_setting_of_the_database_changes_what_is_read_or_decided, setup,
                         teardown),
+                cmocka_unit_test_setup_teardown(b6_plan_is_stable_after_analyze_on_an_empty_table, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(b6_updates_are_hot, setup, teardown),
                 cmocka_unit_test_setup_teardown(a9_the_purge_passes_by_a_locked_row, setup,
                                                 teardown),
