@@ -3,7 +3,6 @@
 that fail wait, retry, or die alone; it ends as it is told."""
 import os
 import signal
-import time
 
 import pytest
 
@@ -190,24 +189,6 @@ def test_relays_share_and_hand_over(outbox, start, kafka):
     assert len(messages) == 40000  # C2: a hand-over sends nothing twice
 
 
-def test_a_broker_that_is_away_kills_no_row(outbox, procs, build, pg_store_url, kafka_own):
-    topic = kafka_own.new_topic(3)
-    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, attempts_max=1, retry_max='1s',
-                  args=('--kafka', 'reconnect.backoff.max.ms=500'))
-    outbox.fill(topic, 1000)
-    outbox.wait_empty()
-    assert relay.ready()
-    kafka_own.kill()
-    outbox.fill(topic, 5000)
-    wait_until(lambda: not relay.ready(), 30)
-    kafka_own.start()
-    outbox.wait_empty(90)
-    wait_until(relay.ready, 30)
-    assert relay.rows('dead') == 0 and relay.rows('retried') == 0
-    drained(relay)
-    assert len({m[4][0][1] for m in kafka_own.consume_all(topic)}) == 6000
-
-
 def test_a_database_that_restarts_loses_nothing(procs, build, semel, pg_own, kafka):
     name = pg_own.new_database()
     url = pg_own.url(name)
@@ -227,50 +208,6 @@ def test_a_database_that_restarts_loses_nothing(procs, build, semel, pg_own, kaf
     drained(relay)
     distinct, duplicates = in_order(kafka.consume_all(topic))
     assert distinct == 20000 and duplicates <= 400
-
-
-def test_two_phase_has_no_transaction_open_while_the_broker_works(outbox, procs, build, pg_store_url,
-                                                                  kafka_own):
-    """O20: with the broker stopped, rows are PUBLISHING and the lanes' sessions are idle."""
-    topic = kafka_own.new_topic(1)
-    relay = Relay(procs, build, pg_store_url, kafka_own.bootstrap, mode='two-phase', stuck_after='1s')
-    outbox.fill(topic, 10)
-    outbox.wait_empty()
-    kafka_own.pause()
-    outbox.fill(topic, 100)
-    wait_until(lambda: outbox.count('PUBLISHING') == 100)
-    states = outbox.sql("""SELECT state FROM pg_stat_activity
-                           WHERE application_name LIKE 'semel relay lane%%'""")
-    assert states and set(states) == {('idle',)}
-    kafka_own.resume()
-    outbox.wait_empty()
-    drained(relay)
-    assert len(kafka_own.values(topic)) == 110  # the cleaner left its own batch alone
-
-
-def test_an_idle_relay_is_quiet_and_wakes_up_soon(outbox, start, kafka):
-    topic = kafka.new_topic(1)
-    relay = start(listen='off')
-    outbox.add(topic, [('a', b'0')])
-    outbox.wait_empty()
-
-    def queries():
-        return outbox.one("SELECT sum(calls) FROM (SELECT xact_commit AS calls FROM pg_stat_database "
-                          "WHERE datname = current_database()) s")
-    cpu = sum(os.times()[:2])
-    del cpu
-    stat = f'/proc/{relay.p.popen.pid}/stat'
-
-    def ticks():
-        return sum(int(x) for x in open(stat, encoding='ascii').read().split()[13:15])
-    outbox.sql('SELECT pg_stat_clear_snapshot()')
-    before, t0, peeks = ticks(), time.monotonic(), relay.metric('semel_relay_peeks_total')
-    wait_until(lambda: time.monotonic() - t0 > 4, 10)
-    seconds = time.monotonic() - t0
-    assert (relay.metric('semel_relay_peeks_total') - peeks) / seconds < 20
-    assert (ticks() - before) / os.sysconf('SC_CLK_TCK') / seconds < 0.03  # 1%, on a busy machine
-    assert queries() > 0
-    drained(relay)
 
 
 def test_errors_say_what_to_do(semel, pg_url, pg_store_url, sqlite_url, kafka, procs, build):
