@@ -8,6 +8,7 @@
 #include "cmd/subcommand.h"
 #include "conf/daemon_file.h"
 #include "conf/gateway_file.h"
+#include "core/consume_settings.h"
 #include "core/relay_config.h"
 
 static void tell(void *arg, const char *error)
@@ -16,16 +17,20 @@ static void tell(void *arg, const char *error)
         say_error("%s", error);
 }
 
-/* `config VERB [gateway|relay] ...`: whose settings; the gateway's when nobody is named. */
-static bool takes_relay(const struct options *o, size_t *ret_at)
+enum daemon { GATEWAY, RELAY, CONSUME, DAEMONS };
+static const char *const daemon_names[DAEMONS] = {"gateway", "relay", "consume"};
+
+/* `config VERB [DAEMON] ...`: whose settings; the gateway's when nobody is named. */
+static enum daemon daemon_of(const struct options *o, size_t *ret_at)
 {
         *ret_at = 0;
-        if (o->positional_count == 0)
-                return false;
-        bool relay = strcmp(o->positional[0], "relay") == 0;
-        if (relay || strcmp(o->positional[0], "gateway") == 0)
-                *ret_at = 1;
-        return relay;
+        for (int i = 0; o->positional_count > 0 && i < DAEMONS; i++) {
+                if (strcmp(o->positional[0], daemon_names[i]) == 0) {
+                        *ret_at = 1;
+                        return (enum daemon)i;
+                }
+        }
+        return GATEWAY;
 }
 
 static int check_gateway(const char *file)
@@ -39,6 +44,8 @@ static int check_gateway(const char *file)
         return EXIT_CODE_DONE;
 }
 
+/* What else must be given may come from the environment or the command line: only a file that names
+ * the brokers is looked at as a whole. */
 static int check_relay(const char *file)
 {
         static struct relay_config config; /* large: properties */
@@ -55,16 +62,33 @@ static int check_relay(const char *file)
         return EXIT_CODE_DONE;
 }
 
+static int check_consume(const char *file)
+{
+        static struct consume_setup setup; /* large: properties */
+        char why[SETTING_ERROR_BYTES];
+        consume_setup_defaults(&setup);
+        if (daemon_file_read(file, consume_settings, consume_setting_count, &setup, &setup.kafka, tell,
+                             NULL) != 0)
+                return EXIT_CODE_USAGE;
+        if (setup.brokers[0] && !consume_setup_check(&setup, why)) {
+                say_error("%s: %s", file, why);
+                return EXIT_CODE_USAGE;
+        }
+        say_note("%s is fine", file);
+        return EXIT_CODE_DONE;
+}
+
 static int check_run(const struct options *o)
 {
+        static int (*const check[DAEMONS])(const char *) = {check_gateway, check_relay, check_consume};
         size_t at;
-        bool relay = takes_relay(o, &at);
+        enum daemon daemon = daemon_of(o, &at);
         if (o->positional_count != at + 1 || o->rest) {
                 say_error("config check takes one file: semel config check gateway.yaml, or semel "
                           "config check relay relay.yaml");
                 return EXIT_CODE_USAGE;
         }
-        return relay ? check_relay(o->positional[at]) : check_gateway(o->positional[at]);
+        return check[daemon](o->positional[at]);
 }
 
 /* As comments and a line that may be copied: the reference is a file that works. */
@@ -100,27 +124,20 @@ static void print_table(const struct setting *table, size_t n, const char *inden
         }
 }
 
-static int reference_relay(void)
+/* A daemon whose settings are one table. */
+static int reference_of(const char *name, const struct setting *table, size_t n)
 {
-        printf("# Every setting of `semel relay`, with its default.  In the environment: SEMEL_ and the\n"
-               "# name in capitals.\n");
-        print_table(relay_settings, relay_setting_count, "");
+        printf("# Every setting of `semel %s`, with its default.  In the environment: SEMEL_ and the\n"
+               "# name in capitals.\n", name);
+        print_table(table, n, "");
         printf("\n# Properties of librdkafka, by their own names (TLS, SASL, compression ...).  In the\n"
                "# environment: SEMEL_KAFKA, as name=value;name=value.\n#kafka:\n"
                "#  compression.type: lz4\n");
         return say_flush();
 }
 
-static int reference_run(const struct options *o)
+static int reference_gateway(void)
 {
-        size_t at;
-        bool relay = takes_relay(o, &at);
-        if (o->positional_count != at || o->rest) {
-                say_error("config reference takes the name of a daemon: gateway (the default) or relay");
-                return EXIT_CODE_USAGE;
-        }
-        if (relay)
-                return reference_relay();
         printf("# Every setting of `semel gateway`, with its default.  In the environment:\n"
                "# SEMEL_ and the name in capitals (the gateway's own settings).\n");
         print_table(gateway_settings, gateway_setting_count, "");
@@ -132,21 +149,37 @@ static int reference_run(const struct options *o)
         return say_flush();
 }
 
+static int reference_run(const struct options *o)
+{
+        size_t at;
+        enum daemon daemon = daemon_of(o, &at);
+        if (o->positional_count != at || o->rest) {
+                say_error("config reference takes the name of a daemon: gateway (the default), relay or "
+                          "consume");
+                return EXIT_CODE_USAGE;
+        }
+        if (daemon == RELAY)
+                return reference_of("relay", relay_settings, relay_setting_count);
+        if (daemon == CONSUME)
+                return reference_of("consume", consume_settings, consume_setting_count);
+        return reference_gateway();
+}
+
 static const enum option_id config_options[] = {OPT_QUIET};
 
 static const struct subcommand subs[] = {
         {.name = "check",
-         .usage = "[gateway|relay] FILE",
+         .usage = "[gateway|relay|consume] FILE",
          .summary = "say what is wrong with a file, with line and column",
-         .text = "Reads the file as `semel gateway --config FILE` (or the relay) would, and starts\n"
-                 "nothing.\n",
+         .text = "Reads the file as `semel gateway --config FILE` (or the relay, or the consumer) would,\n"
+                 "and starts nothing.\n",
          .examples = "semel config check /etc/semel/gateway.yaml\n"
                      "semel config check relay /etc/semel/relay.yaml\n",
          .exits = "64  the file has errors\n",
          .options = OPTION_SET(config_options),
          .run = check_run},
         {.name = "reference",
-         .usage = "[gateway|relay]",
+         .usage = "[gateway|relay|consume]",
          .summary = "print every setting, with its default and what it means",
          .text = "The output is a file that works: every line is a comment with the default.\n",
          .examples = "semel config reference > gateway.yaml\nsemel config reference relay > relay.yaml\n",
@@ -157,9 +190,9 @@ static const struct subcommand subs[] = {
 
 const struct subcommand subcommand_config = {
         .name = "config",
-        .usage = "check [gateway|relay] FILE | reference [gateway|relay]",
+        .usage = "check [gateway|relay|consume] FILE | reference [gateway|relay|consume]",
         .summary = "check a configuration file, or print every setting",
-        .text = "The settings of `semel gateway` and `semel relay`.\n",
+        .text = "The settings of `semel gateway`, `semel relay` and `semel consume`.\n",
         .examples = "semel config reference > gateway.yaml\nsemel config check gateway.yaml\n",
         .subs = subs,
 };

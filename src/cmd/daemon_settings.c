@@ -61,7 +61,7 @@ static bool from_options(const struct daemon_settings *ds, const struct options 
                         return false;
         }
         for (size_t i = 0; i < o->many_count && kafka; i++)
-                if (!property_parse(kafka, o->many[i], why)) {
+                if (o->many_id[i] == OPT_KAFKA && !property_parse(kafka, o->many[i], why)) {
                         say_error("--kafka %s", why);
                         return false;
                 }

@@ -474,3 +474,17 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(world):
     world.kafka.produce(topic, [event(1)])
     world.wait_effects(1, 40)
     assert p.terminate() == 0
+
+
+def test_settings_come_from_a_file_and_options_replace_them(world, tmp):
+    topic, other = world.kafka.new_topic(), world.kafka.new_topic()
+    (tmp / 'consume.yaml').write_text(
+        f'db: "{world.url}"\nbrokers: "{world.kafka.bootstrap}"\ntopics: "{other}"\n'
+        f'group: "{world.group}"\nsql: "{APPLY}"\nadmin: "127.0.0.1:0"\n')
+    world.kafka.produce(other, [event('not this one')])
+    world.kafka.produce(topic, [event('this one')])
+    p = world.procs.start([world.build.semel, 'consume', '--config', str(tmp / 'consume.yaml'), '--topic',
+                           topic], name='consume')
+    world.wait_effects(1)
+    assert world.value('SELECT payload FROM effect') == 'this one'
+    assert p.terminate() == 0
