@@ -17,6 +17,13 @@
     kafka       a real Kafka broker, one for the whole run: kafka.bootstrap, kafka.new_topic(6),
                 kafka.consume_all(topic) (support/kafka.py); leave it running
     kafka_own   a Kafka broker for this test alone: kill(), restart(), pause(), resume()
+    outbox      a support.relay.Outbox on pg_store_url
+    start_relay start_relay(mode='single', batch_rows=10) -> a running support.relay.Relay on pg_store_url
+                and kafka; another database by url=
+    upstream    a support.upstream.Upstream that is there
+    start_gateway  start_gateway('--workers', '2', config='...') -> a running support.gateway.Gateway
+                in front of upstream, on SQLite
+    gateway     start_gateway()
     start_shop  start_shop(url, 'reserve', work_ms=300) -> a running support.shop.Shop
 
 A missing program or server is an error, never a skip, but for Kafka on a developer's machine without a
@@ -34,7 +41,10 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from support import Binaries, Postgres, Processes, Store  # noqa: E402
+from support.gateway import Gateway  # noqa: E402
+from support.relay import Outbox, Relay  # noqa: E402
 from support.shop import Shop  # noqa: E402
+from support.upstream import Upstream  # noqa: E402
 
 
 def pytest_configure(config):
@@ -176,3 +186,39 @@ def start_shop(procs, build):
 @pytest.fixture
 def store(build, store_url):
     return Store(build, store_url)
+
+
+@pytest.fixture
+def outbox(pg_store_url):
+    o = Outbox(pg_store_url)
+    yield o
+    o.close()
+
+
+@pytest.fixture
+def start_relay(procs, build, pg_store_url, kafka):
+    def start(url=pg_store_url, **options):
+        return Relay(procs, build, url, kafka.bootstrap, **options)
+    return start
+
+
+@pytest.fixture
+def upstream():
+    u = Upstream()
+    yield u
+    u.close()
+
+
+@pytest.fixture
+def start_gateway(procs, build, upstream, tmp, sqlite_url):
+    def start(*options, config=None, url=None, prefix=()):
+        if config is not None:
+            (tmp / 'gateway.yaml').write_text(config)
+            options += ('--config', str(tmp / 'gateway.yaml'))
+        return Gateway(procs, build.semel, url or upstream.url, sqlite_url, *options, prefix=prefix)
+    return start
+
+
+@pytest.fixture
+def gateway(start_gateway):
+    return start_gateway()

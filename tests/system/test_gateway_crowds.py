@@ -12,31 +12,9 @@ import pytest
 
 from support.binaries import FULL
 from support.gateway import Gateway
-from support.upstream import Forever, Upstream
+from support.upstream import Forever
 from support.wait import wait_until
 from support.wire import connect, fds, read_all, read_until, rss_kib, sanitized
-
-
-@pytest.fixture
-def upstream():
-    u = Upstream()
-    yield u
-    u.close()
-
-
-@pytest.fixture
-def start(procs, build, upstream, tmp, sqlite_url):
-    def go(*options, config=None, url=None, prefix=()):
-        if config is not None:
-            (tmp / 'gateway.yaml').write_text(config)
-            options += ('--config', str(tmp / 'gateway.yaml'))
-        return Gateway(procs, build.semel, url or upstream.url, sqlite_url, *options, prefix=prefix)
-    return go
-
-
-@pytest.fixture
-def gateway(start):
-    return start()
 
 
 CROWD = '''
@@ -58,10 +36,10 @@ print('served', flush=True)
 '''
 
 
-def test_idle_connections_by_the_thousand(start, procs):
+def test_idle_connections_by_the_thousand(start_gateway, procs):
     """The client is a process of its own; the gateway starts with a low soft limit and raises it."""
     count = 10000 if FULL else 2000
-    gateway = start(prefix=('prlimit', '--nofile=256:15000', '--'))
+    gateway = start_gateway(prefix=('prlimit', '--nofile=256:15000', '--'))
     rss = rss_kib(gateway)
     crowd = procs.start([sys.executable, '-c', CROWD, str(gateway.port), str(count)],
                         stdin=subprocess.PIPE)
@@ -77,8 +55,8 @@ def test_idle_connections_by_the_thousand(start, procs):
     wait_until(lambda: gateway.metric('semel_gateway_connections') == 0)
 
 
-def test_more_connections_than_allowed_are_closed_at_once(start):
-    gateway = start(config='connections_max: 10\n')
+def test_more_connections_than_allowed_are_closed_at_once(start_gateway):
+    gateway = start_gateway(config='connections_max: 10\n')
     socks = [connect(gateway) for _ in range(10)]
     wait_until(lambda: gateway.metric('semel_gateway_connections') == 10)
     with connect(gateway) as s:
@@ -90,8 +68,8 @@ def test_more_connections_than_allowed_are_closed_at_once(start):
         s.close()
 
 
-def test_few_descriptors_are_shared_out_and_do_not_stop_it(start, upstream):
-    gateway = start(prefix=('prlimit', '--nofile=80:80', '--'))
+def test_few_descriptors_are_shared_out_and_do_not_stop_it(start_gateway, upstream):
+    gateway = start_gateway(prefix=('prlimit', '--nofile=80:80', '--'))
     gateway.process.wait_log(r'80 descriptors allow \d+ client connections')
     assert gateway.post('k').status == 201
     socks = [connect(gateway) for _ in range(100)]
@@ -106,13 +84,13 @@ def test_few_descriptors_are_shared_out_and_do_not_stop_it(start, upstream):
     assert gateway.post('k').replayed and gateway.post('k2').status == 201
 
 
-def test_waiting_for_a_connection_upstream_is_bounded(start, upstream):
+def test_waiting_for_a_connection_upstream_is_bounded(start_gateway, upstream):
     def waits(u, conn, request):  # and keeps its connection
         reply = u.execute(request)
         u.release.wait(60)
         conn.sendall(reply)
         return True
-    gateway = start(config='upstream_connections_max: 1\nupstream_waiting_max: 2\n')
+    gateway = start_gateway(config='upstream_connections_max: 1\nupstream_waiting_max: 2\n')
     upstream.plan += [waits]
     running = gateway.background('k0')
     wait_until(lambda: upstream.effects['k0'] == 1)
@@ -170,14 +148,14 @@ print('at it', flush=True)
 
 
 @pytest.mark.parametrize('key', ['Idempotency-Key: e', ''], ids=['keyed', 'passed'])
-def test_a_hundred_endless_bodies_stay_within_the_budget(start, procs, upstream, key):
+def test_a_hundred_endless_bodies_stay_within_the_budget(start_gateway, procs, upstream, key):
     def swallows(u, conn, _):
         u.release.wait(60)
     swallows.before_reading = True
     if not key:
         upstream.plan += [swallows] * 1000
     budget = 64
-    gateway = start('--upstream-timeout', '1s', config=f'buffered_bytes_max: {budget}MiB\n')
+    gateway = start_gateway('--upstream-timeout', '1s', config=f'buffered_bytes_max: {budget}MiB\n')
     if key:
         gateway.post('warm')
     rss, before = rss_kib(gateway), fds(gateway)
@@ -224,10 +202,10 @@ while left:
 '''
 
 
-def test_memory_is_flat_over_many_requests(start, procs):
+def test_memory_is_flat_over_many_requests(start_gateway, procs):
     """Replays of 500 keys, by 2 connections; the heap is warm after the first round."""
     rounds, each = (10, 100000) if FULL else (3, 10000)
-    gateway = start('--log', 'none')
+    gateway = start_gateway('--log', 'none')
 
     def load(first):
         ps = [procs.start([sys.executable, '-c', LOAD, str(gateway.port), str(each // 2),
@@ -241,10 +219,10 @@ def test_memory_is_flat_over_many_requests(start, procs):
     assert gateway.outcome('replayed') >= rounds * each
 
 
-def test_h38_ten_thousand_races_of_two_users_with_one_key(start, upstream, procs):
+def test_h38_ten_thousand_races_of_two_users_with_one_key(start_gateway, upstream, procs):
     """Both send at the same moment; each must get the reply to its own request, always."""
     rounds = 10000 if FULL else 400
-    gateway = start('--log', 'none')
+    gateway = start_gateway('--log', 'none')
 
     def mirrors(u, conn, request):
         body = request.body
@@ -265,13 +243,13 @@ def test_h38_ten_thousand_races_of_two_users_with_one_key(start, upstream, procs
     assert 'secret' not in logs
 
 
-def test_h76_hundreds_wait_for_one_key_and_all_get_its_reply(start, upstream):
+def test_h76_hundreds_wait_for_one_key_and_all_get_its_reply(start_gateway, upstream):
     def waits(u, conn, request):
         reply = u.execute(request)
         u.release.wait(60)
         conn.sendall(reply)
         return True
-    gateway = start()
+    gateway = start_gateway()
     upstream.plan += [waits, waits]
     running = [gateway.background(k) for k in ('k', 'j')]
     wait_until(lambda: upstream.total() == 2)

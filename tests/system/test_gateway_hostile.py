@@ -10,7 +10,6 @@ import time
 import pytest
 
 from support import upstream as up
-from support.gateway import Gateway
 from support.upstream import Upstream
 from support.wait import wait_until
 from support.wire import connect, fds, read_all, read_until, statuses
@@ -20,32 +19,10 @@ SMUGGLED = b'POST /smuggled HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n'
 QUICK = 'head_timeout: 1s\nbody_timeout: 1s\nidle_timeout: 1s\n'
 
 
-@pytest.fixture
-def upstream():
-    u = Upstream()
-    yield u
-    u.close()
-
-
-@pytest.fixture
-def start(procs, build, upstream, tmp, sqlite_url):
-    def go(*options, config=None, url=None, prefix=()):
-        if config is not None:
-            (tmp / 'gateway.yaml').write_text(config)
-            options += ('--config', str(tmp / 'gateway.yaml'))
-        return Gateway(procs, build.semel, url or upstream.url, sqlite_url, *options, prefix=prefix)
-    return go
-
-
-@pytest.fixture
-def gateway(start):
-    return start()
-
-
 # -- slow ones ------------------------------------------------------------------------------
 
-def test_slow_heads_are_cut(start, upstream):
-    gateway = start(config=QUICK)
+def test_slow_heads_are_cut(start_gateway, upstream):
+    gateway = start_gateway(config=QUICK)
     with connect(gateway) as s:
         s.sendall(b'POST / HT')
         raw = read_all(s)  # a byte now and then would not help: the time counts from the first
@@ -54,8 +31,8 @@ def test_slow_heads_are_cut(start, upstream):
 
 
 @pytest.mark.parametrize('key', [b'Idempotency-Key: k\r\n', b''], ids=['keyed', 'passed'])
-def test_slow_bodies_are_cut(start, upstream, key):
-    gateway = start(config=QUICK)
+def test_slow_bodies_are_cut(start_gateway, upstream, key):
+    gateway = start_gateway(config=QUICK)
     with connect(gateway) as s:
         s.sendall(b'POST /orders HTTP/1.1\r\nHost: h\r\n' + key + b'Content-Length: 10\r\n\r\nx')
         raw = read_all(s)
@@ -64,14 +41,14 @@ def test_slow_bodies_are_cut(start, upstream, key):
     assert gateway.post('k').status == 201
 
 
-def test_idle_connections_are_closed_without_a_word(start):
-    gateway = start(config=QUICK)
+def test_idle_connections_are_closed_without_a_word(start_gateway):
+    gateway = start_gateway(config=QUICK)
     with connect(gateway) as s:
         assert read_all(s) == b''
 
 
-def test_slow_readers_are_cut_and_what_they_leave_is_bounded(start, upstream):
-    gateway = start(config=QUICK)
+def test_slow_readers_are_cut_and_what_they_leave_is_bounded(start_gateway, upstream):
+    gateway = start_gateway(config=QUICK)
     body = b'r' * 900000
     upstream.plan.append(up.answers(b'HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s'
                                     % (len(body), body), executes=True))
@@ -102,9 +79,9 @@ def test_slow_readers_are_cut_and_what_they_leave_is_bounded(start, upstream):
     wait_until(lambda: gateway.metric('semel_gateway_connections') == 0)
 
 
-def test_a_slow_reader_that_goes_on_reading_gets_all_of_it(start, upstream):
+def test_a_slow_reader_that_goes_on_reading_gets_all_of_it(start_gateway, upstream):
     """Slower than body_timeout for the whole of it, but never as long without a byte."""
-    gateway = start(config=QUICK)
+    gateway = start_gateway(config=QUICK)
     body = os.urandom(1000000)
     upstream.plan.append(up.answers(b'HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s'
                                     % (len(body), body), executes=True))
@@ -124,8 +101,8 @@ def test_a_slow_reader_that_goes_on_reading_gets_all_of_it(start, upstream):
     assert out.split(b'\r\n\r\n', 1)[1] == body
 
 
-def test_half_open_connections_hold_nothing(start, upstream):
-    gateway = start(config=QUICK)
+def test_half_open_connections_hold_nothing(start_gateway, upstream):
+    gateway = start_gateway(config=QUICK)
     before = fds(gateway)
     socks = [connect(gateway) for _ in range(50)]
     for i, s in enumerate(socks):
@@ -304,7 +281,7 @@ def test_answers_leave_the_connection_in_step(gateway, upstream, what):
         running.result(20)
 
 
-def test_an_upstream_that_answers_early_does_not_leave_a_request_in_the_body(start, upstream):
+def test_an_upstream_that_answers_early_does_not_leave_a_request_in_the_body(start_gateway, upstream):
     """It says 400 after the head and reads no further: its connection must not be used again."""
     def answers_after_the_head(u, conn, _):
         data = b''
@@ -313,7 +290,7 @@ def test_an_upstream_that_answers_early_does_not_leave_a_request_in_the_body(sta
         conn.sendall(b'HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno')
         u.release.wait(20)
     answers_after_the_head.before_reading = True
-    gateway = start()
+    gateway = start_gateway()
     upstream.plan.append(answers_after_the_head)
     body = SMUGGLED * 100000
     assert gateway.post('k', body=body[:6000000]).status in (400, 502)
@@ -414,7 +391,7 @@ def test_http_1_0_clients(gateway, upstream):
     assert raw.endswith(b'\r\n\r\nhi') and b'chunked' not in raw
 
 
-def test_large_keyed_bodies_reach_a_slow_upstream_whole(start, upstream):
+def test_large_keyed_bodies_reach_a_slow_upstream_whole(start_gateway, upstream):
     def reads_slowly(u, conn, _):
         conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         u.release.wait(20)
@@ -422,7 +399,7 @@ def test_large_keyed_bodies_reach_a_slow_upstream_whole(start, upstream):
         u.requests.append(request)
         conn.sendall(u.execute(request))
     reads_slowly.before_reading = True
-    gateway = start()
+    gateway = start_gateway()
     upstream.plan.append(reads_slowly)
     body = os.urandom(10 * 1024 * 1024)
     call = gateway.background('k', body=body)
@@ -510,9 +487,9 @@ def test_ipv6_on_both_sides(procs, build, sqlite_url):
         u.close()
 
 
-def test_a_name_is_resolved_without_blocking(start, upstream):
-    gateway = start(url=f'http://localhost:{upstream.port}')
+def test_a_name_is_resolved_without_blocking(start_gateway, upstream):
+    gateway = start_gateway(url=f'http://localhost:{upstream.port}')
     assert gateway.post('k').status == 201
-    unknown = start(url='http://no-such-name.invalid')
+    unknown = start_gateway(url='http://no-such-name.invalid')
     reply = unknown.post('k2')
     assert reply.status == 502 and reply.header('Idempotency-Outcome') == 'not-executed'

@@ -8,15 +8,7 @@ import pytest
 
 from support import upstream as up
 from support.gateway import Gateway
-from support.upstream import Upstream
 from support.wait import wait_until
-
-
-@pytest.fixture
-def upstream():
-    u = Upstream()
-    yield u
-    u.close()
 
 
 @pytest.fixture

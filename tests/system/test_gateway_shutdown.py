@@ -12,15 +12,8 @@ import pytest
 
 from support import upstream as up
 from support.gateway import Gateway
-from support.upstream import Forever, Upstream
+from support.upstream import Forever
 from support.wait import wait_until
-
-
-@pytest.fixture
-def upstream():
-    u = Upstream()
-    yield u
-    u.close()
 
 
 @pytest.fixture

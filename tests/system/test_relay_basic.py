@@ -7,37 +7,19 @@ import signal
 import pytest
 
 from support import wait_until
-from support.relay import Outbox, Relay, in_order
+from support.relay import Outbox, Relay, drained, in_order
 
 pytestmark = pytest.mark.kafka
 
 MODES = ['owned', 'single', 'two-phase', 'exactly-once']
 
 
-@pytest.fixture
-def outbox(pg_store_url):
-    o = Outbox(pg_store_url)
-    yield o
-    o.close()
-
-
-@pytest.fixture
-def start(procs, build, pg_store_url, kafka):
-    def run(**options):
-        return Relay(procs, build, pg_store_url, kafka.bootstrap, **options)
-    return run
-
-
-def drained(relay, code=0):
-    assert relay.p.terminate(30) == code, relay.p.logs()
-
-
 @pytest.mark.parametrize('mode', MODES)
-def test_each_mode_delivers_in_order(outbox, start, kafka, mode):
+def test_each_mode_delivers_in_order(outbox, start_relay, kafka, mode):
     topic = kafka.new_topic(6)
     outbox.fill(topic, 3000)
     ids = {r[0] for r in outbox.sql('SELECT event_id::text FROM semel.outbox')}
-    relay = start(mode=mode, batch_rows=500)
+    relay = start_relay(mode=mode, batch_rows=500)
     outbox.wait_empty()
     outbox.fill(topic, 300, keys=7)  # while it is idle
     outbox.wait_empty()
@@ -47,14 +29,14 @@ def test_each_mode_delivers_in_order(outbox, start, kafka, mode):
     assert in_order([m for m in messages if dict(m[4])['event-id'].decode() in ids]) == (3000, 0)
 
 
-def test_a_message_is_what_the_row_says(outbox, start, kafka):
+def test_a_message_is_what_the_row_says(outbox, start_relay, kafka):
     topic = kafka.new_topic(1)
     outbox.sql('''INSERT INTO semel.outbox (topic, key, payload, headers, traceparent) VALUES
                   (%s, 'k', 'p', '{"a": "1", "n": null}', '00-aa-bb-01')''', topic)
     outbox.sql("INSERT INTO semel.outbox (topic, key, payload) VALUES (%s, 'k', NULL), (%s, 'k', '')",
                topic, topic)
     outbox.sql("INSERT INTO semel.outbox (topic, key, payload) VALUES (%s, NULL, 'no key')", topic)
-    relay = start()
+    relay = start_relay()
     outbox.wait_empty()
     drained(relay)
     by_value = {m[3]: m for m in kafka.consume_all(topic)}
@@ -66,14 +48,14 @@ def test_a_message_is_what_the_row_says(outbox, start, kafka):
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_o31_poison_at_the_head_dies_alone(outbox, start, kafka, mode):
+def test_o31_poison_at_the_head_dies_alone(outbox, start_relay, kafka, mode):
     """Twice a batch of rows that the topic never takes, some of one key, then good ones."""
     small, good = kafka.new_topic(2, {'max.message.bytes': '2000'}), kafka.new_topic(2)
     outbox.fill(small, 150, keys=1, size=3000)
     outbox.fill(small, 150, keys=150, size=3000)
     outbox.fill(small, 200, keys=20, size=500)
     outbox.fill(good, 200, keys=20)
-    relay = start(mode=mode, batch_rows=150)
+    relay = start_relay(mode=mode, batch_rows=150)
     outbox.wait_count('PENDING', 0)
     wait_until(lambda: outbox.count() == 300)
     assert outbox.count('DEAD') == 300
@@ -87,13 +69,13 @@ def test_o31_poison_at_the_head_dies_alone(outbox, start, kafka, mode):
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start, kafka, mode):
+def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start_relay, kafka, mode):
     """The first row of key a goes to a topic that is not there yet."""
     topic, late = kafka.new_topic(1), f'late{os.getpid()}-{mode}'
     kafka_settings = ('--kafka', 'allow.auto.create.topics=false')
     outbox.add(late, [('a', b'1')])
     outbox.add(topic, [('a', b'2'), ('b', b'1'), ('a', b'3'), (None, b'free')])
-    relay = start(mode=mode, retry_min='20ms', retry_max='100ms', attempts_max=3,
+    relay = start_relay(mode=mode, retry_min='20ms', retry_max='100ms', attempts_max=3,
                   args=kafka_settings)
     wait_until(lambda: outbox.count() == 3, 30)
     wait_until(lambda: relay.rows('retried') >= 5, 30)  # O35: an unknown topic kills nothing yet
@@ -107,10 +89,10 @@ def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start, kaf
 
 
 @pytest.mark.parametrize('on_dead', ['skip', 'block'])
-def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start, kafka, semel, pg_store_url, on_dead):
+def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start_relay, kafka, semel, pg_store_url, on_dead):
     topic = kafka.new_topic(1, {'max.message.bytes': '2000'})
     outbox.add(topic, [('a', b'x' * 3000), ('a', b'after'), ('b', b'other')])
-    relay = start(on_dead=on_dead)
+    relay = start_relay(on_dead=on_dead)
     outbox.wait_count('DEAD', 1)
     if on_dead == 'skip':
         outbox.wait_count('PENDING', 0)
@@ -121,7 +103,7 @@ def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start, kafka, semel, pg
     wait_until(lambda: kafka.values(topic) == [b'other'])
     assert outbox.count('PENDING') == 1
     drained(relay)
-    relay = start(on_dead=on_dead)  # C5: a new owner finds it blocked too
+    relay = start_relay(on_dead=on_dead)  # C5: a new owner finds it blocked too
     wait_until(lambda: relay.metric('semel_relay_owned_slots') == 16)
     outbox.add(topic, [('c', b'more')])
     wait_until(lambda: sorted(kafka.values(topic)) == [b'more', b'other'])
@@ -135,10 +117,10 @@ def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start, kafka, semel, pg
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_o25_sigterm_under_load_finishes_the_batch(outbox, start, kafka, mode):
+def test_o25_sigterm_under_load_finishes_the_batch(outbox, start_relay, kafka, mode):
     topic = kafka.new_topic(3)
     outbox.fill(topic, 20000)
-    relay = start(mode=mode, batch_rows=200)
+    relay = start_relay(mode=mode, batch_rows=200)
     wait_until(lambda: outbox.count() < 19000)
     drained(relay)
     left = outbox.count()
@@ -150,15 +132,15 @@ def test_o25_sigterm_under_load_finishes_the_batch(outbox, start, kafka, mode):
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start, kafka, mode):
+def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start_relay, kafka, mode):
     topic = kafka.new_topic(3)
-    first = start(mode=mode, batch_rows=100, slot_lease='1s', lanes=1)
+    first = start_relay(mode=mode, batch_rows=100, slot_lease='1s', lanes=1)
     wait_until(lambda: first.metric('semel_relay_owned_slots') == 16)
     outbox.fill(topic, 30000)
     wait_until(lambda: outbox.count() < 29500)
     first.p.stop()
     assert outbox.count() > 1000, 'the fault struck no unfinished work'
-    second = start(mode=mode, batch_rows=500, slot_lease='1s', stuck_after='1s', name='relay2')
+    second = start_relay(mode=mode, batch_rows=500, slot_lease='1s', stuck_after='1s', name='relay2')
     wait_until(lambda: second.metric('semel_relay_owned_slots') == 16, 30)
     first.p.cont()
     first.p.wait_log('lost slot', 20)
@@ -171,12 +153,12 @@ def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start, ka
     assert duplicates <= (0 if mode == 'exactly-once' else 2 * 100)  # C12
 
 
-def test_relays_share_and_hand_over(outbox, start, kafka):
+def test_relays_share_and_hand_over(outbox, start_relay, kafka):
     topic = kafka.new_topic(3)
-    one = start(slot_lease='1s')
+    one = start_relay(slot_lease='1s')
     wait_until(lambda: one.metric('semel_relay_owned_slots') == 16)
     outbox.fill(topic, 20000)
-    two = start(slot_lease='1s', name='relay2')
+    two = start_relay(slot_lease='1s', name='relay2')
     wait_until(lambda: two.metric('semel_relay_owned_slots') == 8 and
                one.metric('semel_relay_owned_slots') == 8, 20)
     outbox.fill(topic, 20000, keys=50)

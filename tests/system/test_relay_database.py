@@ -7,40 +7,21 @@ import psycopg2
 import pytest
 
 from support import wait_until
-from support.relay import Outbox, Relay, in_order
+from support.relay import Outbox, Relay, drained, in_order
 
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture
-def outbox(pg_store_url):
-    o = Outbox(pg_store_url)
-    yield o
-    o.close()
-
-
-@pytest.fixture
-def start(procs, build, pg_store_url, kafka):
-    def run(**options):
-        return Relay(procs, build, pg_store_url, kafka.bootstrap, **options)
-    return run
-
-
-def drained(*relays):
-    for r in relays:
-        assert r.p.terminate(30) == 0, r.p.logs()
-
-
-def test_o1_o2_o5_what_commits_late_is_published_late(outbox, start, kafka, pg_store_url):
+def test_o1_o2_o5_what_commits_late_is_published_late(outbox, start_relay, kafka, pg_store_url):
     """The lower id commits after the higher one was published, and the relay had another start between."""
     topic = kafka.new_topic(1)
     early = psycopg2.connect(pg_store_url)
     early.cursor().execute('SELECT semel.publish(%s, %s, %s)', (topic, 'a', b'early'))
     outbox.add(topic, [('b', b'late')])
-    relay = start()
+    relay = start_relay()
     wait_until(lambda: kafka.values(topic) == [b'late'])  # while the other transaction is open
     drained(relay)
-    relay = start()
+    relay = start_relay()
     wait_until(lambda: relay.metric('semel_relay_owned_slots') == 16)
     early.commit()
     early.close()
@@ -63,11 +44,11 @@ def test_o30_relays_that_start_at_once_share(outbox, procs, build, pg_store_url,
 
 
 @pytest.mark.parametrize('mode', ['owned', 'single', 'two-phase'])
-def test_o49_o55_sessions_that_the_server_ends_lose_nothing(outbox, start, kafka, mode):
+def test_o49_o55_sessions_that_the_server_ends_lose_nothing(outbox, start_relay, kafka, mode):
     """Each of them, again and again, wherever its transaction is."""
     topic = kafka.new_topic(3)
     outbox.fill(topic, 6000)
-    relay = start(mode=mode, batch_rows=50, stuck_after='1s', attempts_max=1)
+    relay = start_relay(mode=mode, batch_rows=50, stuck_after='1s', attempts_max=1)
     struck = 0
     for _ in range(8):
         at = outbox.count()
@@ -85,12 +66,12 @@ def test_o49_o55_sessions_that_the_server_ends_lose_nothing(outbox, start, kafka
     assert in_order(kafka.consume_all(topic))[0] == 6000
 
 
-def test_o43_an_old_transaction_is_shown_and_delivery_goes_on(outbox, start, kafka, pg_store_url):
+def test_o43_an_old_transaction_is_shown_and_delivery_goes_on(outbox, start_relay, kafka, pg_store_url):
     topic = kafka.new_topic(1)
     old = psycopg2.connect(pg_store_url)
     old.set_session(isolation_level='REPEATABLE READ')
     old.cursor().execute('SELECT count(*) FROM semel.outbox')
-    relay = start()
+    relay = start_relay()
     for i in range(10):
         outbox.fill(topic, 500)
         outbox.wait_empty()
@@ -100,9 +81,9 @@ def test_o43_an_old_transaction_is_shown_and_delivery_goes_on(outbox, start, kaf
     assert len(kafka.values(topic)) == 5000
 
 
-def test_o46_o48_kept_rows_are_deleted_while_the_relay_is_busy(outbox, start, kafka):
+def test_o46_o48_kept_rows_are_deleted_while_the_relay_is_busy(outbox, start_relay, kafka):
     topic = kafka.new_topic(1)
-    relay = start(done='keep', keep='1s', batch_rows=50)
+    relay = start_relay(done='keep', keep='1s', batch_rows=50)
     stop = threading.Event()
 
     def write():
@@ -121,12 +102,12 @@ def test_o46_o48_kept_rows_are_deleted_while_the_relay_is_busy(outbox, start, ka
     relay.p.kill()
 
 
-def test_o50_a_database_that_defaults_to_serializable(outbox, start, kafka):
+def test_o50_a_database_that_defaults_to_serializable(outbox, start_relay, kafka):
     name = outbox.one('SELECT current_database()')
     outbox.sql(f'ALTER DATABASE "{name}" SET default_transaction_isolation = serializable')
     topic = kafka.new_topic(2)
     outbox.fill(topic, 5000)
-    one, two = (start(name=n, batch_rows=200, attempts_max=1, slot_lease='1s') for n in ('relay1', 'relay2'))
+    one, two = (start_relay(name=n, batch_rows=200, attempts_max=1, slot_lease='1s') for n in ('relay1', 'relay2'))
     outbox.wait_empty()
     assert one.rows('dead') + two.rows('dead') + one.rows('retried') + two.rows('retried') == 0
     drained(one, two)

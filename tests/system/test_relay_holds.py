@@ -11,7 +11,7 @@ import pytest
 from support import wait_until
 from support.binaries import FULL
 from support.pgbouncer import PgBouncer
-from support.relay import Outbox, Relay, in_order
+from support.relay import Relay, drained, in_order
 
 pytestmark = pytest.mark.kafka
 
@@ -21,28 +21,10 @@ OPEN_S = float(os.environ.get('SEMEL_OPEN_TRANSACTION_S', '3' if FULL else '1'))
 
 
 @pytest.fixture
-def outbox(pg_store_url):
-    o = Outbox(pg_store_url)
-    yield o
-    o.close()
-
-
-@pytest.fixture
-def start(procs, build, pg_store_url, kafka):
-    def run(url=pg_store_url, **options):
-        return Relay(procs, build, url, kafka.bootstrap, **options)
-    return run
-
-
-@pytest.fixture
 def stoppable(kafka):
     """The broker that all tests share, for one that stops it for a moment."""
     yield kafka
     kafka.resume()
-
-
-def drained(relay, code=0):
-    assert relay.p.terminate(30) == code, relay.p.logs()
 
 
 def goes_by(seconds):
@@ -59,10 +41,10 @@ def owns_all(relay):
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_o19_killed_between_publish_and_mark(outbox, start, stoppable, pg, pg_db, mode):
+def test_o19_killed_between_publish_and_mark(outbox, start_relay, stoppable, pg, pg_db, mode):
     """The mark waits for the slots' rows, which somebody has locked: published, not marked, killed."""
     topic = stoppable.new_topic(2)
-    relay = start(mode=mode, slot_lease='2s', stuck_after='2s')
+    relay = start_relay(mode=mode, slot_lease='2s', stuck_after='2s')
     owns_all(relay)
     outbox.fill(topic, 100, keys=10)
     outbox.wait_empty()
@@ -85,7 +67,7 @@ def test_o19_killed_between_publish_and_mark(outbox, start, stoppable, pg, pg_db
                                      AND application_name LIKE 'semel relay lane%%'""") == 0, 15)
     locker.rollback()
     locker.close()
-    second = start(mode=mode, slot_lease='2s', stuck_after='2s', name='relay2')
+    second = start_relay(mode=mode, slot_lease='2s', stuck_after='2s', name='relay2')
     outbox.wait_empty()
     drained(second)
     messages = stoppable.consume_all(topic, isolation)
@@ -95,11 +77,11 @@ def test_o19_killed_between_publish_and_mark(outbox, start, stoppable, pg, pg_db
     assert in_order([m for m in messages if m[3].startswith(b'n')]) == (50, len(again) - 50)
 
 
-def test_o20_o24_a_slow_broker_no_transaction_and_no_cleaner(outbox, start, stoppable):
+def test_o20_o24_a_slow_broker_no_transaction_and_no_cleaner(outbox, start_relay, stoppable):
     """Beyond stuck_after, because the broker is slow: the rows are still their owner's."""
     topic = stoppable.new_topic(1)
-    relay = start(mode='two-phase', stuck_after='1s')
-    other = start(mode='two-phase', stuck_after='1s', name='relay2')
+    relay = start_relay(mode='two-phase', stuck_after='1s')
+    other = start_relay(mode='two-phase', stuck_after='1s', name='relay2')
     wait_until(lambda: relay.metric('semel_relay_owned_slots') == 8 and
                other.metric('semel_relay_owned_slots') == 8, 30)
     outbox.fill(topic, 20)
@@ -124,7 +106,7 @@ def test_o20_o24_a_slow_broker_no_transaction_and_no_cleaner(outbox, start, stop
 # -- transactions elsewhere --------------------------------------------------------------------------------
 
 
-def test_o5_a_transaction_that_stays_open_elsewhere_stops_nothing(outbox, start, kafka, pg, pg_db):
+def test_o5_a_transaction_that_stays_open_elsewhere_stops_nothing(outbox, start_relay, kafka, pg, pg_db):
     """It has written lower ids, and holds a snapshot; what commits meanwhile goes, and what it wrote goes
     once it commits."""
     topic = kafka.new_topic(1)
@@ -132,7 +114,7 @@ def test_o5_a_transaction_that_stays_open_elsewhere_stops_nothing(outbox, start,
     cursor = late.cursor()
     cursor.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
     cursor.execute('SELECT semel.publish(%s, %s, %s)', (topic, 'late', b'late 0'))
-    relay = start()
+    relay = start_relay()
     sent, end = 0, time.monotonic() + OPEN_S
     while time.monotonic() < end:
         outbox.add(topic, [('k', b'k %d' % sent)])
@@ -159,10 +141,10 @@ def cpu_seconds(pid):
 
 
 @pytest.mark.parametrize('listen', ['off', 'on'])
-def test_c11_an_idle_relay_is_quiet(outbox, start, kafka, semel, pg_store_url, listen):
+def test_c11_an_idle_relay_is_quiet(outbox, start_relay, kafka, semel, pg_store_url, listen):
     topic = kafka.new_topic(1)
     assert semel('migrate', '--notify', listen, '--db', pg_store_url).returncode == 0
-    relay = start(listen=listen)
+    relay = start_relay(listen=listen)
     outbox.add(topic, [('a', b'0')])
     outbox.wait_empty()
     goes_by(1.5)  # sessions tell the server's statistics about once a second
@@ -178,12 +160,12 @@ def test_c11_an_idle_relay_is_quiet(outbox, start, kafka, semel, pg_store_url, l
 
 
 @pytest.mark.parametrize('listen, limit_ms', [('off', 50), ('on', 10)])
-def test_c11_an_idle_relay_wakes_up_soon(outbox, start, kafka, semel, pg_store_url, listen, limit_ms):
+def test_c11_an_idle_relay_wakes_up_soon(outbox, start_relay, kafka, semel, pg_store_url, listen, limit_ms):
     """From the commit to the moment at which the row is handed to Kafka's client, which gives the record its
     time stamp."""
     topic = kafka.new_topic(1)
     assert semel('migrate', '--notify', listen, '--db', pg_store_url).returncode == 0
-    relay = start(listen=listen)
+    relay = start_relay(listen=listen)
     chance = random.Random(7)
     committed = {}
     for i in range(41):
@@ -260,11 +242,11 @@ def test_o35_an_unknown_topic_while_the_broker_restarts_kills_nothing(outbox, pr
 
 
 @pytest.mark.parametrize('mode', ['owned', 'exactly-once'])
-def test_o31_good_rows_flow_within_one_poll_of_poison(outbox, start, kafka, mode):
+def test_o31_good_rows_flow_within_one_poll_of_poison(outbox, start_relay, kafka, mode):
     """Twice a batch of rows that are too large, good rows behind them: time from the start of the relay's
     work to the first good row is that of a few batches, not of retries."""
     topic = kafka.new_topic(1, {'max.message.bytes': '2000'})
-    relay = start(mode=mode, batch_rows=100, retry_min='10s', retry_max='20s')
+    relay = start_relay(mode=mode, batch_rows=100, retry_min='10s', retry_max='20s')
     owns_all(relay)
     begun = time.monotonic()
     outbox.sql('''INSERT INTO semel.outbox (topic, key, payload)
@@ -289,10 +271,10 @@ def bouncer(pg, pg_db, pg_store_url):
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_o53_through_pgbouncer_in_transaction_mode(outbox, start, kafka, bouncer, mode):
+def test_o53_through_pgbouncer_in_transaction_mode(outbox, start_relay, kafka, bouncer, mode):
     topic = kafka.new_topic(2)
     outbox.fill(topic, 2000)
-    relay = start(bouncer.url, mode=mode, batch_rows=300)
+    relay = start_relay(bouncer.url, mode=mode, batch_rows=300)
     outbox.wait_empty()
     outbox.fill(topic, 200, keys=5, size=300)
     outbox.wait_empty()

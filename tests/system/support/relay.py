@@ -43,6 +43,12 @@ class Relay:
         return self.get('/readyz')[0] == 200
 
 
+def drained(*relays, code=0):
+    """Told to end, each of them does, in time."""
+    for r in relays:
+        assert r.p.terminate(30) == code, r.p.logs()
+
+
 class Outbox:
     """The table semel.outbox of a PostgreSQL database."""
 
