@@ -344,12 +344,12 @@ static void close_all(struct relay *r)
         join(&r->keeper);
         join(&r->watcher);
         join(&r->chores);
-        for (int i = 0; i < r->lane_count && r->lane; i++) {
+        for (int i = 0; i < r->lane_count && r->lane; i++)
                 join(&r->lane[i].thread);
+        daemon_free(r->daemon); /* whose loop may look at the lanes once more */
+        for (int i = 0; i < r->lane_count && r->lane; i++)
                 lane_release(&r->lane[i]);
-        }
         free(r->lane);
-        daemon_free(r->daemon);
 }
 
 static int exit_code_of(semel_code code)
