@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole of it running: clients --> gateway --> shops --> outbox --> relays --> broker --> billing
 --> payd, on a PostgreSQL and a Kafka that may be broken."""
+import collections
 import http.client
 import json
 import random
 import sqlite3
 import threading
 
+from .kafka import consume_all
 from .payd import Payd
 from .relay import Relay
 from .shop import Reply, Shop
@@ -61,8 +63,7 @@ class Clients:
 
     def release(self, n):
         self.begun += n
-        for _ in range(n):
-            self.permits.release()
+        self.permits.release(n)
 
     def open(self):
         return self.begun - len(self.confirmed)
@@ -115,8 +116,7 @@ class Clients:
 
     def join(self):
         self.ending = True
-        for _ in self.threads:
-            self.permits.release()
+        self.permits.release(len(self.threads))
         for t in self.threads:
             t.join(60)
 
@@ -153,7 +153,7 @@ class Story:
         self.shop_db, self.billing_db = pg.new_database(), pg.new_database()
         for db in (self.shop_db, self.billing_db):
             assert procs.run([build.semel, 'migrate', '--db', pg.url(db)]).returncode == 0
-        self.users = 0
+        self.users = self.sent_again = 0
         self.pay_port = free_port()
         self.payd = Part('payd', self.start_payd)
         self.shops = [self.new_shop() for _ in range(shops)]
@@ -243,3 +243,33 @@ class Story:
 
     def everybody(self):
         return [*self.shops, self.gateway, *self.relays, *self.billings, self.payd]
+
+    # -- what must hold in the end -------------------------------------------------------------------
+    def check(self, confirmed):
+        """confirmed: {order id: total} as the clients were told it."""
+        charges = self.charges()
+        counts = collections.Counter(order for order, _, _ in charges)
+        assert not [o for o, n in counts.items() if n > 1], 'doubled'
+        assert set(counts) == set(confirmed), 'missing, or for no confirmed order'
+        assert {o: amount for o, amount, _ in charges} == confirmed
+        assert sum(amount for _, amount, _ in charges) == sum(confirmed.values())
+        rows = dict(self.pg.sql(self.shop_db, 'SELECT status, count(*) FROM shop_order GROUP BY 1'))
+        assert rows == {'confirmed': len(confirmed)}
+        assert self.unknown() == 0 and self.outbox() == 0
+        if self.charge == 'event':
+            self.check_inbox(confirmed)
+
+    def unknown(self):
+        return self.pg.value(self.shop_db, f'SELECT count(*) FROM semel.command WHERE state = {UNKNOWN}')
+
+    def check_inbox(self, confirmed):
+        assert self.processed() == len(confirmed)
+        for table in ('dead_letter', 'inbox_attempt', 'inbox_alarm'):
+            assert self.pg.value(self.billing_db, f'SELECT count(*) FROM semel.{table}') == 0, table
+        events = consume_all(self.kafka.bootstrap, 'orders', timeout=60)
+        told = {key.decode() for _, _, key, _, _ in events}
+        assert told == set(confirmed)
+        self.sent_again = len(events) - len(told)
+        ends = collections.Counter(p for p, *_ in events)
+        assert self.kafka.committed('billing', 'orders', PARTITIONS) == {
+            p: ends[p] if ends[p] else -1001 for p in range(PARTITIONS)}
