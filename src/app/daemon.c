@@ -28,6 +28,7 @@ struct daemon {
         int64_t watchdog_us; /* 0: nobody watches */
         struct admin *admin;
         bool leaving, draining, watching;
+        bool over; /* the loop has run: nobody is asked any more, since what was asked may be gone */
 };
 
 void daemon_say(struct daemon *d, const char *fmt, ...)
@@ -48,7 +49,7 @@ static void look(void *arg)
         struct daemon *d = arg;
         int64_t asked_us = stop_asked_us(), now_us = clock_boot_us();
         enum shutdown_phase phase = shutdown_phase(&d->times, asked_us, now_us);
-        if (phase == SHUTDOWN_RUNNING)
+        if (phase == SHUTDOWN_RUNNING || d->over)
                 return;
         if (!d->leaving) {
                 d->leaving = true;
@@ -153,6 +154,7 @@ void daemon_run(struct daemon *d)
         notify_manager("READY=1");
         loop_wake(d->loop); /* it may have been told to end already */
         loop_run(d->loop);
+        d->over = true;
 }
 
 void daemon_free(struct daemon *d)

@@ -69,6 +69,9 @@ struct world {
         int64_t produce_us;       /* handing a row over takes so long */
         int64_t reject_id;        /* the broker says no to this row; 0: to none */
         int64_t fail_id;          /* once: as if the broker had been away */
+        /* Once so many rows are in the log, at that very moment and with the lock held: then(). */
+        size_t at_logged;
+        void (*then)(void);
         size_t request_rows;      /* rows of one request: written together, reported together */
         int commit_unknown;       /* 1: once, and it was committed; 2: once, and it was not */
         uint8_t marker[EVENT_GROUPS][1 << 16];

@@ -130,6 +130,10 @@ static void write_row(struct bus_producer *p, int64_t id)
         }
         row->written++;
         world.log[world.logged++ % WORLD_LOG_MAX] = (struct world_log){id, p->number};
+        if (world.then && world.logged >= world.at_logged) {
+                world.then();
+                world.then = NULL;
+        }
 }
 
 /* One row of a request; what to report. */

@@ -19,21 +19,6 @@ static void unlock(void)
         pthread_mutex_unlock(&world.lock);
 }
 
-static size_t written_at_least;
-static bool has_written(void)
-{
-        lock();
-        bool yes = world.logged >= written_at_least;
-        unlock();
-        return yes;
-}
-
-static void wait_written(size_t n)
-{
-        written_at_least = n;
-        world_wait(has_written, "rows in the log");
-}
-
 static size_t handed_at_least;
 static bool has_handed(void)
 {
@@ -107,6 +92,16 @@ static bool lost_is_said(void)
         return world_said("lost slot 15");
 }
 
+static size_t handed_before;
+static void slots_are_taken(void)
+{
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.mine = 0;
+        world.other = 0xffff;
+        handed_before = world.handed;
+}
+
 /* Stopped beyond its lease, its slots taken, and awake again: as after SIGSTOP and SIGCONT. */
 static void c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing(void **state)
 {
@@ -122,10 +117,7 @@ static void c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing(void
         unlock();
         world_wait(lease_is_long_over, "the lease to be over");
         lock();
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                world.epoch[i]++;
-        world.mine = 0;
-        world.other = 0xffff;
+        slots_are_taken();
         size_t handed = world.handed;
         world.beats_down = world.stalled = false;
         unlock();
@@ -148,20 +140,13 @@ static void c1_a_mark_that_finds_its_slot_lost_ends_the_ownership(void **state)
         (void)state;
         (void)world_add(200, 40);
         world_config(OUTBOX_OWNED)->slot_lease_us = 5 * SECOND; /* no beat tells meanwhile */
-        world.mark_us = 200 * MS;
+        world.at_logged = 20;
+        world.then = slots_are_taken;
         world_start();
-        wait_written(20);
-        lock();
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                world.epoch[i]++;
-        world.mine = 0;
-        world.other = 0xffff;
-        size_t handed = world.handed;
-        unlock();
         world_wait(mark_was_lost, "a mark to find its slot lost");
         world_stop();
         assert_true(world.lost_marks > 0);
-        assert_true(world.handed <= handed + 100); /* nobody can know before the mark; nothing after it */
+        assert_true(world.handed <= handed_before + 100); /* nobody can know before the mark; nothing after it */
         memset(world.broken, 0, sizeof world.broken);
 }
 
@@ -175,17 +160,20 @@ static bool has_given(void)
         return yes;
 }
 
+static void another_joins(void)
+{
+        world.members = 2;
+}
+
 static void c2_slots_move_when_nothing_of_them_is_unmarked(void **state)
 {
         (void)state;
         (void)world_add(1000, 100);
         world_config(OUTBOX_OWNED)->slot_lease_us = 300 * MS;
         world.mark_us = 30 * MS;
+        world.at_logged = 100;
+        world.then = another_joins;
         world_start();
-        wait_written(100);
-        lock();
-        world.members = 2;
-        unlock();
         world_wait(has_given, "a hand-over");
         assert_int_equal(world_duplicates(), 0);
 }
@@ -202,9 +190,20 @@ static void c3_without_a_fault_no_row_is_written_twice(void **state)
         assert_int_equal(world_duplicates(), 0);
 }
 
-static bool some_time_with_marks_down(void)
+static int64_t marks_down_us;
+
+static void marks_go_down(void)
 {
-        return clock_boot_us() > lease_end_us;
+        world.marks_down = true;
+        marks_down_us = clock_boot_us();
+}
+
+static bool marks_are_down_for_long(void)
+{
+        lock();
+        bool yes = world.marks_down && clock_boot_us() > marks_down_us + 700 * MS;
+        unlock();
+        return yes;
 }
 
 static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
@@ -212,13 +211,10 @@ static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
         (void)state;
         (void)world_add(1000, 100);
         (void)world_config(OUTBOX_OWNED);
+        world.at_logged = 200;
+        world.then = marks_go_down;
         world_start();
-        wait_written(200);
-        lock();
-        world.marks_down = true;
-        lease_end_us = clock_boot_us() + 700 * MS;
-        unlock();
-        world_wait(some_time_with_marks_down, "time to go by");
+        world_wait(marks_are_down_for_long, "time to go by");
         lock();
         assert_true(world.unmarked > 0); /* it struck unfinished work */
         world.marks_down = false;
@@ -276,6 +272,11 @@ static bool another_producer(void)
         return yes;
 }
 
+static void the_broker_stalls(void)
+{
+        world.stalled = true;
+}
+
 /* The broker is silent for longer than a batch may take: what had no report is sent again by a new
  * producer, and nothing of the old one can come behind it. */
 static void c7_what_had_no_report_in_time_is_sent_again_in_order(void **state)
@@ -283,11 +284,9 @@ static void c7_what_had_no_report_in_time_is_sent_again_in_order(void **state)
         (void)state;
         (void)world_add(600, 12);
         world_config(OUTBOX_OWNED)->batch_timeout_us = 200 * MS;
+        world.at_logged = 100;
+        world.then = the_broker_stalls;
         world_start();
-        wait_written(100);
-        lock();
-        world.stalled = true;
-        unlock();
         world_wait(another_producer, "a new producer");
         lock();
         assert_true(world.logged < 600);
@@ -371,19 +370,29 @@ static void c8_no_transaction_is_committed_before_the_mark_of_the_last(void **st
         each_is_seen_once(600);
 }
 
+static void the_database_goes_down(void)
+{
+        world.marks_down = world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+}
+
+static bool lease_is_over_with_all_down(void)
+{
+        lock();
+        bool yes = world.beats_down && lease_is_long_over();
+        unlock();
+        return yes;
+}
+
 static void c8_a_group_that_is_lost_and_comes_back_is_recovered_first(void **state)
 {
         (void)state;
         (void)world_add(800, 40);
         (void)world_config(OUTBOX_EXACTLY_ONCE);
-        world.mark_us = 5 * MS;
+        world.at_logged = 100;
+        world.then = the_database_goes_down;
         world_start();
-        wait_written(100);
-        lock();
-        world.marks_down = world.beats_down = true;
-        lease_end_us = world.lease_end_us;
-        unlock();
-        world_wait(lease_is_long_over, "the lease to be over");
+        world_wait(lease_is_over_with_all_down, "the lease to be over");
         lock();
         assert_true(world.unmarked > 0); /* committed, and not marked */
         for (int i = 0; i < EVENT_SLOTS; i++)
@@ -408,10 +417,7 @@ static void c8_who_gets_a_group_back_asks_the_marker_first(void **state)
         world_wait(world_all_done, "all slots to work");
         assert_true(owns_all());
         lock();
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                world.epoch[i]++;
-        world.mine = 0;
-        world.other = 0xffff;
+        slots_are_taken();
         unlock();
         world_wait(lost_is_said, "the loss to be said");
         (void)world_add(40, 40);
