@@ -374,7 +374,7 @@ static void a_call_ends_by_its_deadline(void **state)
 
 /* -- O44, O45 --------------------------------------------------------------------------------- */
 
-static int64_t buffers_of(const char *explained)
+static int64_t buffers_read(const char *explained)
 {
         PGresult *res = PQexec(db, explained);
         if (PQresultStatus(res) != PGRES_TUPLES_OK)
@@ -384,11 +384,20 @@ static int64_t buffers_of(const char *explained)
                 const char *at = strstr(PQgetvalue(res, i, 0), "Buffers: shared hit=");
                 if (at && hit < 0)
                         hit = strtol(at + strlen("Buffers: shared hit="), NULL, 10);
+        }
+        PQclear(res);
+        return hit;
+}
+
+static int64_t buffers_of(const char *explained)
+{
+        PGresult *res = PQexec(db, explained);
+        for (int i = 0; i < PQntuples(res); i++) {
                 if (strstr(PQgetvalue(res, i, 0), "outbox_pkey"))
                         fail_msg("the plan walks the primary key");
         }
         PQclear(res);
-        return hit;
+        return buffers_read(explained);
 }
 
 /* Half of the slots, as one of two lanes asks.  Planned while the table was empty and analysed so. */
@@ -457,6 +466,41 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
         }
 }
 
+/* What relays and operators look at now and then: not the history. */
+static void counting_and_asking_for_the_oldest_do_not_read_a_long_history(void **state)
+{
+        (void)state;
+        static const struct {
+                const char *name, *sql, *args;
+                int64_t pages;
+        } statements[] = {
+                {"counts", sql_postgres_outbox_stats, "", 60},
+                {"kept", sql_postgres_outbox_stats_kept, "(1000)", 60},
+                {"ages", sql_postgres_outbox_stats_ages, "", 80},
+                {"oldest", sql_postgres_outbox_oldest, "(now() - interval '9 d', now())", 20},
+                {"blocked", sql_postgres_outbox_blocked, "('{0,1,2,3,4,5,6,7}', true, 100)", 20},
+                {"dead", sql_postgres_outbox_list, "('DEAD', 0, 100)", 20},
+        };
+        db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
+                    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
+                    "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan; SET jit = off; "
+                    "INSERT INTO semel.outbox (topic, key, payload, status, published_at) SELECT 't', "
+                    "'k' || i, 'x', 'PUBLISHED', clock_timestamp() FROM generate_series(1, 30000) i; "
+                    "INSERT INTO semel.outbox (topic, key) SELECT 't', 'k' || i FROM "
+                    "generate_series(1, 20) i");
+        for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+                char explain[300];
+                db_exec(db, "PREPARE %s AS %s", statements[i].name, statements[i].sql);
+                (void)snprintf(explain, sizeof explain,
+                               "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE %s %s",
+                               statements[i].name, statements[i].args);
+                (void)buffers_read(explain); /* catalogs */
+                int64_t hit = buffers_read(explain);
+                print_message("   %s: %lld buffers\n", statements[i].name, (long long)hit);
+                assert_in_range(hit, 0, statements[i].pages);
+        }
+}
+
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -471,6 +515,7 @@ int main(int argc, char **argv)
                 T(b10_a_session_connects_anew_by_itself),
                 T(a_call_ends_by_its_deadline),
                 T(o44_marks_are_planned_in_one_way_only),
+                T(counting_and_asking_for_the_oldest_do_not_read_a_long_history),
                 T(o44_o45_a_fetch_reads_few_pages_beside_a_long_history),
         };
         (void)world_url();

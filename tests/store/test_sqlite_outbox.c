@@ -21,6 +21,35 @@
 
 #include "store/sqlite/sqlite_store.h"
 
+/* A long history is not counted row by row, each 15 s and while the writers wait. */
+static void kept_rows_are_counted_exactly_while_they_are_few(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct outbox_session *s = open_outbox(w);
+        struct outbox_stats stats = {0};
+        (void)take(s, &relay_a);
+        sqlite3 *db = world_db(w);
+        db_exec(db, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+                    "INSERT INTO semel_outbox (topic, status, published_at) SELECT 't' || (i % 2), "
+                    "'PUBLISHED', i FROM n; INSERT INTO semel_outbox (topic) VALUES ('t0')");
+        assert_int_equal(s->vt->stats(s, soon(), &stats, NULL), SEMEL_OK);
+        assert_int_equal(stats.n, 3);
+        assert_int_equal(stats.count[0].rows, 1);
+        assert_int_equal(stats.count[1].rows + stats.count[2].rows, 2000);
+        stats.release(stats.driver);
+        db_exec(db, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120000) "
+                    "INSERT INTO semel_outbox (topic, status, published_at) SELECT 't', 'PUBLISHED', i "
+                    "FROM n");
+        assert_int_equal(s->vt->stats(s, soon(), &stats, NULL), SEMEL_OK);
+        assert_int_equal(stats.n, 2);
+        assert_int_equal(stats.count[1].state, OUTBOX_PUBLISHED);
+        assert_int_equal(stats.count[1].rows, 122000);
+        assert_int_equal(stats.count[1].topic.n, 0);
+        stats.release(stats.driver);
+        (void)sqlite3_close(db);
+        s->vt->close(s);
+}
+
 /* -- what SQL and C write ----------------------------------------------------------------------- */
 
 static void a_plain_insert_is_an_event(void **state)
@@ -487,6 +516,7 @@ int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, outbox_setup, outbox_teardown)
         const struct CMUnitTest tests[] = {
+                TEST(kept_rows_are_counted_exactly_while_they_are_few),
                 TEST(a_plain_insert_is_an_event),
                 TEST(append_belongs_to_the_transaction),
                 TEST(c4_rows_come_in_order_of_id_within_a_slot),

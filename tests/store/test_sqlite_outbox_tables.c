@@ -97,6 +97,8 @@ static void debeziums_table_is_published_too(void **state)
         assert_int_equal(rows.n, 1);
         assert_true(span_eq(rows.row[0].event.topic, span_str("outbox.event.order")));
         assert_true(span_eq(rows.row[0].event.key, span_str("7")));
+        assert_int_equal(rows.row[0].event.header_count, 1);
+        assert_true(span_eq(rows.row[0].event.headers[0].name, span_str("id"))); /* as its router does */
         assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 1);
         assert_int_equal(db_int64(db, "SELECT count(*) FROM \"my \"\"outbox\""), 0);
         s->vt->close(s);

@@ -34,6 +34,7 @@ static const char *const sql_text[OUTBOX_SQL_COUNT] = {
         [OUTBOX_SQL_DATA_VERSION] = sql_sqlite_outbox_data_version,
         [OUTBOX_SQL_PRUNE] = sql_sqlite_outbox_prune,
         [OUTBOX_SQL_PRUNE_COUNT] = sql_sqlite_outbox_prune_count,
+        [OUTBOX_SQL_STATS_ABOUT] = sql_sqlite_outbox_stats_about,
         [OUTBOX_SQL_STATS] = sql_sqlite_outbox_stats,
         [OUTBOX_SQL_OLDEST] = sql_sqlite_outbox_oldest,
         [OUTBOX_SQL_AUDIT] = sql_sqlite_outbox_audit,

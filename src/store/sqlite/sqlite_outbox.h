@@ -36,6 +36,7 @@ enum outbox_sql {
         OUTBOX_SQL_PRUNE,
         OUTBOX_SQL_PRUNE_COUNT,
         OUTBOX_SQL_STATS,
+        OUTBOX_SQL_STATS_ABOUT,
         OUTBOX_SQL_OLDEST,
         OUTBOX_SQL_AUDIT,
         OUTBOX_SQL_LIST,

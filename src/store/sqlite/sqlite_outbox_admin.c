@@ -131,13 +131,41 @@ static enum outbox_state state_of(const char *name)
         return OUTBOX_PENDING;
 }
 
-enum { STATS_MAX = 3 * 1000 /* more topics than anybody looks at */, STATS_BYTES = 1 << 20 };
+enum { STATS_MAX = 3 * 1000 /* more topics than anybody looks at */, STATS_BYTES = 1 << 20,
+       COUNT_KEPT_MAX = 100000 /* a twentieth of a second; the relay counts each 15 s */ };
+
+/* Kept rows exactly while they are few; else about, without topics, as PostgreSQL's driver does. */
+static semel_code count_kept(struct sqlite_outbox *o, struct outbox_count *count, size_t *n,
+                             semel_error *err)
+{
+        int64_t kept = 0, open = 0;
+        size_t first = 0;
+        for (size_t i = 0; i < *n; i++) {
+                bool is_kept = count[i].state == OUTBOX_PUBLISHED;
+                kept += is_kept ? count[i].rows : 0;
+                open += is_kept ? 0 : count[i].rows;
+                first += !is_kept;
+        }
+        if (kept < COUNT_KEPT_MAX)
+                return SEMEL_OK;
+        sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_STATS_ABOUT);
+        int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
+        int64_t about = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) - open : 0;
+        semel_code code = rc == SQLITE_ROW ? SEMEL_OK : outbox_error(o, err);
+        (void)sqlite3_reset(stmt);
+        count[first] = (struct outbox_count){.state = OUTBOX_PUBLISHED,
+                                             .rows = about > kept ? about : kept};
+        *n = first + 1;
+        return code;
+}
 
 static semel_code read_counts(struct sqlite_outbox *o, struct answer *a, size_t *ret_n,
                               semel_error *err)
 {
         sqlite3_stmt *stmt = outbox_stmt(o, OUTBOX_SQL_STATS);
         struct outbox_count *count = a->rows;
+        if (stmt)
+                (void)sqlite3_bind_int(stmt, 1, COUNT_KEPT_MAX);
         size_t n = 0;
         int rc = stmt ? SQLITE_DONE : SQLITE_ERROR;
         bool room = true;
@@ -151,6 +179,8 @@ static semel_code read_counts(struct sqlite_outbox *o, struct answer *a, size_t 
         (void)sqlite3_reset(stmt);
         for (size_t i = 0; i < n; i++)
                 settle(a, &count[i].topic);
+        if (code == SEMEL_OK)
+                code = count_kept(o, count, &n, err);
         *ret_n = n;
         return code;
 }

@@ -200,6 +200,8 @@ static char *view_sql(sqlite3 *db, const struct outbox_mapping *m, const struct 
 {
         char *topic = topic_sql(m, p), *created = created_sql(db, m->table);
         const char *headers = has_column(db, m->table, "headers") == 1 ? "headers" : "NULL";
+        if (strcmp(p->name, "debezium") == 0) /* as its event router does */
+                headers = "CASE typeof(id) WHEN 'text' THEN json_object('id', id) END";
         const char *trace = has_column(db, m->table, "traceparent") == 1 ? "traceparent" : "NULL";
         char *sql = NULL;
         if (topic && created)
@@ -271,5 +273,10 @@ semel_code sqlite_outbox_print_mapping(const struct outbox_mapping *m, struct bu
         ok = ok && add(out, sqlite3_mprintf("CREATE INDEX \"%w_retry\" ON \"%w\" (\"%w\") WHERE "
                                             "status = 'PENDING' AND attempts > 0;\n",
                                             table, table, from_of(p, "key")));
+        ok = ok && add(out, sqlite3_mprintf("CREATE INDEX \"%w_dead\" ON \"%w\" (status) WHERE "
+                                            "status = 'DEAD';\n"
+                                            "CREATE INDEX \"%w_published\" ON \"%w\" (published_at) "
+                                            "WHERE status = 'PUBLISHED';\n",
+                                            table, table, table, table));
         return ok ? SEMEL_OK : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to print statements");
 }
