@@ -30,6 +30,7 @@ enum { WORLD_ROWS_MAX = 4096, WORLD_LOG_MAX = 16384, WORLD_KEY_BYTES = 16 };
 struct world_row {
         int64_t id;
         char key[WORLD_KEY_BYTES]; /* "": none */
+        char payload[WORLD_KEY_BYTES]; /* the id */
         int16_t slot;
         int32_t attempts;
         enum outbox_state state;
