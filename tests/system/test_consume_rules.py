@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules D1 to D5 ask of the engine of `semel consume` and a mutant of it must not survive
+(tests/mutants); the rest of them is in test_consume.py."""
+import pytest
+
+from support.wait import wait_until
+from test_consume import World, event
+
+pytestmark = pytest.mark.kafka
+
+SLOW = 'move ' + ','.join(['1'] * 30)  # its handler takes one and a half seconds
+
+
+@pytest.fixture
+def world(procs, build, kafka, pg, pg_db, pg_store_url):
+    return World(procs, build, kafka, pg, pg_db, pg_store_url)
+
+
+def test_d4_what_runs_is_finished_and_its_offset_told_before_a_partition_goes(world):
+    """Then the new owner does not even see it."""
+    topic = world.kafka.new_topic(2)
+    options = ('--kafka', 'heartbeat.interval.ms=200')
+    a = world.start(topic, *options)
+    world.kafka.produce(topic, [event(i, SLOW, key=f'k{i}') for i in range(8)])
+    running = ("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT apply%' AND "
+               "state = 'active'")
+    wait_until(lambda: world.value(running) > 0, 20)
+    b = world.start(topic, *options)
+    world.wait_committed(topic, 8, 2)
+    assert world.effects() == 8
+    assert [world.metric(p, 'semel_consume_duplicates_total') for p in (a, b)] == [0, 0]
+    assert world.metric(b, 'semel_consume_processed_total') > 0, 'nothing was handed over'
+    assert a.terminate() == 0 and b.terminate() == 0
+
+
+def test_d4_the_offset_is_not_told_while_its_transaction_is_open(world):
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(1, 'one')])
+    p = world.start(topic)
+    world.wait_committed(topic, 1)
+    world.kafka.produce(topic, [event(2, 'move ' + ','.join(['1'] * 400))])  # twenty seconds
+    wait_until(lambda: world.value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE "
+                                   "'SELECT apply%' AND state = 'active'") == 1, 20)
+    world.kafka.produce(topic, [event(3)])
+    looks = [world.committed(topic) for _ in range(12)]  # each asks the broker: more than 200 ms in all
+    p.kill()
+    assert looks == [1] * 12
+    assert world.committed(topic) == 1
+
+
+def test_d5_what_is_remembered_by_default_outlasts_a_topic_by_default(world):
+    topic = world.kafka.new_topic(config={'retention.ms': str(7 * 86400 * 1000)})  # Kafka's own default
+    p = world.start(topic)
+    assert p.terminate() == 0
+    assert 'warning' not in p.err(), p.err()
