@@ -62,6 +62,7 @@ soak: build
 crash: build
 	tests/crash/run --all
 	tests/crash/relay --all
+	tests/crash/relay_sqlite --all
 	$(call run,tests/crash/consume,--all)
 
 mutants: build

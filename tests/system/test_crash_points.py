@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real binary, killed with all its threads at system-call boundaries (tests/crash/run,
-tests/crash/relay for relays, tests/crash/consume for consumers)."""
+tests/crash/relay and relay_sqlite for relays, tests/crash/consume for consumers)."""
 import os
 import pathlib
 import sys
@@ -38,6 +38,16 @@ def test_c12_a_relay_killed_at_system_calls(procs, kafka, mode):
 def test_d3_d4_a_consumer_killed_at_system_calls(procs, kafka):
     r = procs.run([sys.executable, CRASH / 'consume', '--evenly', str(RELAY_POINTS), '--brokers',
                    kafka.bootstrap], timeout=600, env=ENV)
+    print(r.out())
+    assert r.returncode == 0, r.logs()
+    assert r.out().endswith('every promise held\n')
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize('done', ['delete', 'keep'])
+def test_c12_a_relay_of_a_sqlite_file_killed_at_system_calls(procs, done):
+    r = procs.run([sys.executable, CRASH / 'relay_sqlite', '--evenly', str(RELAY_POINTS), '--done', done],
+                  timeout=600, env=ENV)
     print(r.out())
     assert r.returncode == 0, r.logs()
     assert r.out().endswith('every promise held\n')
