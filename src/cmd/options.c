@@ -158,7 +158,7 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_POLL_MIN] = {"poll-min", NULL, OPTION_TEXT, "TIME",
                           .help = "how soon an empty table is looked at again at first; default 5ms"},
         [OPT_POLL_MAX] = {"poll-max", NULL, OPTION_TEXT, "TIME",
-                          .help = "and in the end; default 80ms"},
+                          .help = "and in the end; default 60ms"},
         [OPT_ALL] = {"all", .help = "all of them"},
         [OPT_SINCE] = {"since", NULL, OPTION_TEXT, "WHEN",
                        .help = "from then on: 2024-06-01T12:00:00Z, 2024-06-01, or 2h for two hours "

@@ -80,7 +80,7 @@ const struct setting relay_settings[] = {
          .max = 3600 * SECONDS, .fallback = "5ms",
          .text = "How soon a table that was found empty is looked at again; it doubles."},
         {.name = "poll_max", .type = SETTING_DURATION, .offset = AT(poll_max_us), .min = MILLIS,
-         .max = 3600 * SECONDS, .fallback = "80ms",
+         .max = 3600 * SECONDS, .fallback = "60ms",
          .text = "The longest time between two looks at an empty table, where nothing wakes us."},
         {.name = "listen", .type = SETTING_CHOICE, .offset = AT(listen),
          .choices = {"auto", "on", "off"}, .fallback = "auto",
