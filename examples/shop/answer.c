@@ -44,6 +44,23 @@ semel_effect answer_db(enum db_result result, const char *why, semel_reply *rep)
         return SEMEL_EFFECT_UNKNOWN;
 }
 
+semel_effect answer_missing(const char *what, const char *id, semel_reply *rep)
+{
+        problem_fill(rep, PROBLEM_NOT_FOUND, NULL, "No %s has the id %s.", what, id);
+        return SEMEL_EFFECT_FAILED;
+}
+
+semel_effect answer_removed(enum db_result result, const char *why, int n, const char *what,
+                            const char *id, semel_reply *rep)
+{
+        if (result != DB_OK)
+                return answer_db(result, why, rep);
+        if (n == 0)
+                return answer_missing(what, id, rep);
+        semel_reply_set_status(rep, 204);
+        return SEMEL_EFFECT_DONE;
+}
+
 /* A kept reply, or a fresh one. */
 static void answer_reply(semel_reply *rep)
 {

@@ -16,6 +16,13 @@ semel_reply *answer(semel_outcome outcome, semel_reply *rep, const semel_error *
  * what it means for the key. */
 semel_effect answer_db(enum db_result result, const char *why, semel_reply *rep);
 
+/* 404: no `what` has this id. */
+semel_effect answer_missing(const char *what, const char *id, semel_reply *rep);
+
+/* Fill `rep` for a DELETE of one row by its id that gave this result (not DB_REFERENCE) and hit n. */
+semel_effect answer_removed(enum db_result result, const char *why, int n, const char *what,
+                            const char *id, semel_reply *rep);
+
 /* The database cannot be used: 503 + Retry-After.  The sentence goes to stderr, not to the
  * client: it names hosts and files. */
 void answer_store_down(semel_reply *rep, const char *why);

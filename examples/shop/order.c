@@ -141,10 +141,8 @@ static semel_effect confirm_refused(const struct order *o, struct db_conn *conn,
                 json_decref(json);
                 return answer_db(result, conn->why, reply);
         }
-        if (!json) {
-                problem_fill(reply, PROBLEM_NOT_FOUND, NULL, "No order has the id %s.", o->id);
-                return SEMEL_EFFECT_FAILED;
-        }
+        if (!json)
+                return answer_missing("order", o->id, reply);
         if (strcmp(text_of(json, "request_id"), o->request_id) == 0 &&
             strcmp(text_of(json, "status"), "confirmed") == 0) { /* it was this very request */
                 reply_json(reply, 200, "application/json", json);

@@ -86,10 +86,8 @@ static semel_effect product_change(void *arg, struct db_conn *conn, semel_reply 
 
         if (effect != SEMEL_EFFECT_DONE)
                 return effect;
-        if (!json) {
-                problem_fill(reply, PROBLEM_NOT_FOUND, NULL, "No product has the id %s.", p->id);
-                return SEMEL_EFFECT_FAILED;
-        }
+        if (!json)
+                return answer_missing("product", p->id, reply);
         reply_json(reply, 200, "application/json", json);
         return SEMEL_EFFECT_DONE;
 }
@@ -100,14 +98,7 @@ static semel_effect product_remove(void *arg, struct db_conn *conn, semel_reply 
         int n = 0;
         enum db_result result = db_run(conn, PRODUCT_DELETE, (const char *[]){p->id}, NULL, NULL,
                                        &n);
-        if (result != DB_OK)
-                return answer_db(result, conn->why, reply);
-        if (n == 0) {
-                problem_fill(reply, PROBLEM_NOT_FOUND, NULL, "No product has the id %s.", p->id);
-                return SEMEL_EFFECT_FAILED;
-        }
-        semel_reply_set_status(reply, 204);
-        return SEMEL_EFFECT_DONE;
+        return answer_removed(result, conn->why, n, "product", p->id, reply);
 }
 
 static semel_reply *product_parse(const struct request *req, struct product *ret)

@@ -68,10 +68,8 @@ static semel_effect seller_change(void *arg, struct db_conn *conn, semel_reply *
                 json_decref(json);
                 return answer_db(result, conn->why, reply);
         }
-        if (!json) {
-                problem_fill(reply, PROBLEM_NOT_FOUND, NULL, "No seller has the id %s.", s->id);
-                return SEMEL_EFFECT_FAILED;
-        }
+        if (!json)
+                return answer_missing("seller", s->id, reply);
         reply_json(reply, 200, "application/json", json);
         return SEMEL_EFFECT_DONE;
 }
@@ -87,14 +85,7 @@ static semel_effect seller_remove(void *arg, struct db_conn *conn, semel_reply *
                 problem_fill(reply, PROBLEM_SELLER_IN_USE, NULL, "Delete its products first.");
                 return SEMEL_EFFECT_FAILED;
         }
-        if (result != DB_OK)
-                return answer_db(result, conn->why, reply);
-        if (n == 0) {
-                problem_fill(reply, PROBLEM_NOT_FOUND, NULL, "No seller has the id %s.", s->id);
-                return SEMEL_EFFECT_FAILED;
-        }
-        semel_reply_set_status(reply, 204);
-        return SEMEL_EFFECT_DONE;
+        return answer_removed(result, conn->why, n, "seller", s->id, reply);
 }
 
 static semel_reply *seller_parse(const struct request *req, struct seller *ret)

@@ -13,25 +13,31 @@
 /* A schema with all its functions is some tens of KiB. */
 enum { PRINT_BYTES_MAX = 4 * 1024 * 1024 };
 
+/* Print what was made; release it. */
+static int show_script(struct buf *script, const semel_error *err)
+{
+        int rc;
+        if (err->code != SEMEL_OK) {
+                rc = say_failure(err);
+        } else {
+                (void)fwrite(script->p, 1, script->n, stdout);
+                rc = say_flush();
+        }
+        buf_release(script);
+        return rc;
+}
+
 static int print_script(const struct store_driver *driver, const char *what, const char *role)
 {
         struct semel_error err = {0};
         struct buf script;
-        int rc;
         buf_init(&script, PRINT_BYTES_MAX);
         if (!driver->print)
                 (void)err_set(&err, SEMEL_ERR_ARGUMENT, "a %s store has no %s to print",
                               driver->scheme, what);
         else
                 (void)driver->print(what, role, &script, &err);
-        if (err.code != SEMEL_OK) {
-                rc = say_failure(&err);
-        } else {
-                (void)fwrite(script.p, 1, script.n, stdout);
-                rc = say_flush();
-        }
-        buf_release(&script);
-        return rc;
+        return show_script(&script, &err);
 }
 
 /* The ALTERs for a table of the user's. */
@@ -42,20 +48,12 @@ static int print_for_table(const struct store_driver *driver, const struct optio
                                                .unordered = option_flag(o, OPT_UNORDERED)};
         struct semel_error err = {0};
         struct buf script;
-        int rc;
         buf_init(&script, PRINT_BYTES_MAX);
         if (!driver->print_mapping)
                 (void)err_set(&err, SEMEL_ERR_ARGUMENT, "a %s store has no outbox", driver->scheme);
         else
                 (void)driver->print_mapping(&mapping, &script, &err);
-        if (err.code != SEMEL_OK) {
-                rc = say_failure(&err);
-        } else {
-                (void)fwrite(script.p, 1, script.n, stdout);
-                rc = say_flush();
-        }
-        buf_release(&script);
-        return rc;
+        return show_script(&script, &err);
 }
 
 static int migrate_run(const struct options *o)

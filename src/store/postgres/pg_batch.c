@@ -58,7 +58,7 @@ struct id_set {
         const struct command_id *slot[4 * LIMIT_BATCH_OPS];
 };
 
-static const struct command_id *id_of(const struct store_op *op)
+const struct command_id *pg_op_id(const struct store_op *op)
 {
         switch (op->kind) {
         case STORE_CLAIM:
@@ -119,7 +119,7 @@ static struct batch *form(struct op_list *q, enum lane lane)
                 if (b->n > 0 && bytes + more > LIMIT_BATCH_BYTES)
                         break;
                 if ((b->n > 0 && op->stage & OP_ALONE) ||
-                    (vt->distinct && !id_set_add(&ids, id_of(op)))) {
+                    (vt->distinct && !id_set_add(&ids, pg_op_id(op)))) {
                         at = &op->next;
                         continue;
                 }

@@ -8,27 +8,13 @@
 #include "store/postgres/pg_row.h"
 #include "store/postgres/pg_store.h"
 
-static const struct command_id *id_of(const struct store_op *op)
-{
-        switch (op->kind) {
-        case STORE_CLAIM:
-                return &op->in.claim.claim.id;
-        case STORE_WRITE:
-                return &op->in.write.write.id;
-        case STORE_RESOLVE:
-                return &op->in.resolve.resolve.id;
-        default:
-                return &op->in.get.id;
-        }
-}
-
 static void build_read(const struct batch *b, struct params *p)
 {
         pg_params_clear(p, 2);
         pg_params_array(p, 0, PG_BYTEA);
         pg_params_scalar(p, 1, PG_INT4);
         for (size_t i = 0; i < b->n; i++)
-                pg_params_bytea(p, 0, span_of(id_of(b->ops[i])->b, COMMAND_ID_BYTES));
+                pg_params_bytea(p, 0, span_of(pg_op_id(b->ops[i])->b, COMMAND_ID_BYTES));
         pg_params_int(p, 1, b->whole_bodies ? INT32_MAX : PG_BODY_BATCHED_BYTES);
 }
 
@@ -111,7 +97,7 @@ static void take_read(struct pg_store *st, struct batch *b, const PGresult *res)
         struct rows rows;
         rows_index(&rows, res);
         for (size_t i = 0; i < b->n; i++)
-                take_row(st, b->ops[i], res, rows_find(&rows, res, id_of(b->ops[i])));
+                take_row(st, b->ops[i], res, rows_find(&rows, res, pg_op_id(b->ops[i])));
 }
 
 const struct lane_vt pg_lane_read = {

@@ -173,6 +173,9 @@ void pg_submit_own(struct pg_store *st, struct store_op *op);
 
 /* -- pg_batch.c ------------------------------------------------------------------------------- */
 
+/* The row that an operation is about; NULL for those about many. */
+const struct command_id *pg_op_id(const struct store_op *op);
+
 struct lane_vt {
         const char *name; /* of the prepared statement */
         const char *sql;

@@ -208,6 +208,11 @@ out:
         return outbox_abort(o, code);
 }
 
+semel_code outbox_end(struct sqlite_outbox *o, semel_code code, semel_error *err)
+{
+        return code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+}
+
 semel_code outbox_begin_read(struct sqlite_outbox *o, semel_error *err)
 {
         for (;;) {

@@ -90,6 +90,8 @@ semel_code outbox_begin_write(struct sqlite_outbox *o, semel_error *err);
 semel_code outbox_commit(struct sqlite_outbox *o, semel_error *err);
 /* Roll back; returns `code`. */
 semel_code outbox_abort(struct sqlite_outbox *o, semel_code code);
+/* Commit when `code` is SEMEL_OK, else abort. */
+semel_code outbox_end(struct sqlite_outbox *o, semel_code code, semel_error *err);
 semel_code outbox_begin_read(struct sqlite_outbox *o, semel_error *err);
 void outbox_end_read(struct sqlite_outbox *o);
 /* What a mapped table's rows are called changes with VACUUM: has it been run since they were read? */

@@ -74,7 +74,7 @@ semel_code sqlite_outbox_prune(struct outbox_session *s, int64_t keep_us, bool d
                 }
                 code = run(o, stmt, &rows, err);
         }
-        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        code = outbox_end(o, code, err);
         if (code == SEMEL_OK)
                 *ret_rows = rows;
         return code;
@@ -355,18 +355,22 @@ static semel_code retry_in_tx(struct sqlite_outbox *o, int64_t id, const char *w
                      err);
 }
 
+static semel_code begin(struct sqlite_outbox *o, int64_t deadline_us, semel_error *err)
+{
+        semel_code code = outbox_ready(o, deadline_us, err);
+        return code == SEMEL_OK ? outbox_begin_write(o, err) : code;
+}
+
 semel_code sqlite_outbox_retry(struct outbox_session *s, int64_t id, const char *who,
                                int64_t deadline_us, int64_t *ret_rows, semel_error *err)
 {
         struct sqlite_outbox *o = outbox_of(s);
         int64_t rows = 0;
-        semel_code code = outbox_ready(o, deadline_us, err);
-        if (code == SEMEL_OK)
-                code = outbox_begin_write(o, err);
+        semel_code code = begin(o, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
         code = retry_in_tx(o, id, who, &rows, err);
-        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        code = outbox_end(o, code, err);
         if (code == SEMEL_OK)
                 *ret_rows = rows;
         return code;
@@ -400,9 +404,7 @@ semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const cha
 {
         struct sqlite_outbox *o = outbox_of(s);
         int64_t rows = 0;
-        semel_code code = outbox_ready(o, deadline_us, err);
-        if (code == SEMEL_OK)
-                code = outbox_begin_write(o, err);
+        semel_code code = begin(o, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
         code = audit(o,
@@ -422,7 +424,7 @@ semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const cha
         }
         if (code == SEMEL_OK && rows == 0)
                 code = refuse_discard(o, id, err);
-        return code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        return outbox_end(o, code, err);
 }
 
 static sqlite3_stmt *range_stmt(struct sqlite_outbox *o, enum outbox_sql which, int64_t since_us,
@@ -466,9 +468,7 @@ semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, i
 {
         struct sqlite_outbox *o = outbox_of(s);
         int64_t rows = 0;
-        semel_code code = outbox_ready(o, deadline_us, err);
-        if (code == SEMEL_OK)
-                code = outbox_begin_write(o, err);
+        semel_code code = begin(o, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
         since_us -= lag_us(o);
@@ -486,7 +486,7 @@ semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, i
                                              .after = "PENDING",
                                              .rows = rows},
                              err);
-        code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        code = outbox_end(o, code, err);
         if (code == SEMEL_OK)
                 *ret_rows = rows;
         return code;

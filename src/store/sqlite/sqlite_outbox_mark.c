@@ -148,7 +148,7 @@ static semel_code mark_some(struct marking *m, const struct outbox_mark *marks, 
         m->renamed = outbox_is_mapped(&o->mapping) && outbox_schema_cookie(o) != o->schema_cookie;
         for (size_t i = 0; i < n && code == SEMEL_OK; i++)
                 code = mark_one(m, &marks[i], ret, err);
-        return code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+        return outbox_end(o, code, err);
 }
 
 semel_code sqlite_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool keep,

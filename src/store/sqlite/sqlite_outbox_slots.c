@@ -200,7 +200,7 @@ semel_code sqlite_outbox_take(struct outbox_session *s, const struct outbox_memb
                 code = outbox_load_slots(o, rows, err);
                 if (code == SEMEL_OK)
                         code = take_rows(o, me, slot_mask & ALL_SLOTS, rows, err);
-                code = code == SEMEL_OK ? outbox_commit(o, err) : outbox_abort(o, code);
+                code = outbox_end(o, code, err);
         }
         if (code == SEMEL_OK)
                 code = read_view(o, me, lease_us, ret_view, err);
