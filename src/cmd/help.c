@@ -6,7 +6,7 @@
 
 #include "cmd/subcommand.h"
 
-enum { WIDTH = 88, OPTION_INDENT = 26 };
+enum { WIDTH = 88, OPTION_INDENT = 26, USAGE_INDENT = 9 };
 
 /* Print words, wrapped at WIDTH, continuing at `indent`; the cursor stands at `column`. */
 static void print_wrapped(FILE *out, const char *text, size_t indent, size_t column)
@@ -116,8 +116,10 @@ void help_subcommand(FILE *out, const char *group, const struct subcommand *sub)
         const char *space = group ? " " : "";
         if (!group)
                 group = "";
-        fprintf(out, "semel %s%s%s: %s\n\nUsage: semel %s%s%s %s\n\n", group, space, sub->name,
-                sub->summary, group, space, sub->name, sub->usage);
+        fprintf(out, "semel %s%s%s: %s\n\n", group, space, sub->name, sub->summary);
+        int column = fprintf(out, "Usage: semel %s%s%s", group, space, sub->name);
+        print_wrapped(out, sub->usage, USAGE_INDENT, (size_t)column);
+        fputc('\n', out);
         fputs(sub->text, out);
         fputs("\nOptions\n", out);
         for (size_t i = 0; i < sub->options.count; i++)

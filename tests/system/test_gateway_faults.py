@@ -58,6 +58,14 @@ CELLS = {
 }
 
 
+IN_THE_REQUEST = {cell for cell in CELLS if 'the request' in cell}
+
+
+def time_for(cell):
+    """A large body is to be sent in time by a loaded machine too."""
+    return ('--upstream-timeout', '20s') if cell in IN_THE_REQUEST else ()
+
+
 def truncated(upstream, conn, request):
     upstream.execute(request)
     conn.sendall(TRUNCATED)
@@ -85,15 +93,16 @@ def start(procs, build):
 @pytest.mark.parametrize('cell', CELLS, ids=lambda c: c.replace(' ', '-'))
 def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
     behave, executed, status, problem, retry_status = CELLS[cell]
-    upstream, gateway = start(False, sqlite_url)
+    upstream, gateway = start(False, sqlite_url, *time_for(cell))
     upstream.plan.append(behave)
-    first = gateway.post('k', BODY)
+    body = BODY if cell in IN_THE_REQUEST else SMALL
+    first = gateway.post('k', body)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     if problem:
         assert first.problem == problem
     assert upstream.effects['k'] == (1 if executed else 0)
-    second = gateway.post('k', BODY)
+    second = gateway.post('k', body)
     assert second.status == retry_status, second
     if retry_status == 409:
         assert second.problem == 'outcome-unknown'
@@ -107,16 +116,17 @@ def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
                          ids=lambda c: c.replace(' ', '-'))
 def test_h62_fault_with_an_upstream_that_dedupes(start, sqlite_url, cell):
     behave, executed, status, problem, _ = CELLS[cell]
-    upstream, gateway = start(True, sqlite_url)
+    upstream, gateway = start(True, sqlite_url, *time_for(cell))
     upstream.plan.append(behave)
-    first = gateway.post('k', BODY)
+    body = BODY if cell in IN_THE_REQUEST else SMALL
+    first = gateway.post('k', body)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     upstream.release.set()
-    second = gateway.post('k', BODY)
+    second = gateway.post('k', body)
     assert second.status == 201, second
     assert upstream.effects['k'] == 1
-    third = gateway.post('k', BODY)
+    third = gateway.post('k', body)
     assert third.replayed and third.kept() == (second.status, [
         h for h in second.kept()[1] if h[0] != 'Set-Cookie'], second.body)
 

@@ -137,7 +137,7 @@ def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start_rel
     first = start_relay(mode=mode, batch_rows=100, slot_lease='1s', lanes=1)
     wait_until(lambda: first.metric('semel_relay_owned_slots') == 16)
     outbox.fill(topic, 30000)
-    wait_until(lambda: outbox.count() < 29500)
+    wait_until(lambda: outbox.count() < 29500, 60)
     first.p.stop()
     assert outbox.count() > 1000, 'the fault struck no unfinished work'
     second = start_relay(mode=mode, batch_rows=500, slot_lease='1s', stuck_after='1s', name='relay2')
@@ -145,7 +145,7 @@ def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start_rel
     first.p.cont()
     first.p.wait_log('lost slot', 20)
     outbox.wait_empty(90)
-    wait_until(lambda: first.metric('semel_relay_lost_slots_total') >= 8)
+    wait_until(lambda: first.metric('semel_relay_lost_slots_total') >= 8, 30)
     drained(first)
     drained(second)
     distinct, duplicates = in_order(kafka.consume_all(topic))

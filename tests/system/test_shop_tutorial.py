@@ -51,7 +51,7 @@ def test_every_command_of_the_tutorial(build, procs, tmp):
     script = 'trap "kill \\$(jobs -p)" EXIT\n' + script.replace(
         '8080', str(free_port())).replace('8090', str(free_port()))
     (tmp / 'script').write_text(script)
-    p = procs.run(['bash', 'script'], cwd=tmp, timeout=120)
+    p = procs.run(['bash', 'script'], cwd=tmp, timeout=300)
     got = [part.strip('\n').split('\n') for part in p.out().split(MARK)]
     for (command, expected), lines in zip(todo, got):
         lines = [line.rstrip('\r') for line in lines if line != ''] if expected == [] else \
