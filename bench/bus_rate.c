@@ -188,8 +188,8 @@ static rd_kafka_message_t *next(rd_kafka_t *rk)
 
 static void run_produce(char **a)
 {
-        long rows = atol(a[2]), keys = atol(a[4]);
-        size_t bytes = (size_t)atol(a[3]);
+        long rows = strtol(a[2], NULL, 10), keys = strtol(a[4], NULL, 10);
+        size_t bytes = (size_t)strtol(a[3], NULL, 10);
         char *payload = malloc(bytes + 1), key[32];
         rd_kafka_t *rk = producer(a[0], "5");
         rd_kafka_topic_t *t = topic_of(rk, a[1]);
@@ -207,7 +207,7 @@ static void run_produce(char **a)
 
 static void run_consume(char **a)
 {
-        long rows = atol(a[2]);
+        long rows = strtol(a[2], NULL, 10);
         rd_kafka_t *rk = consumer(a[0], a[1], a[3]);
         rd_kafka_message_destroy(next(rk)); /* joining the group is not measured */
         double s = now_s(), cpu = cpu_s();
@@ -246,9 +246,9 @@ static void run_delete(char **a)
         for (int i = 0; i < n; i += EACH) {
                 size_t at = 0;
                 for (int k = i; k < n && k < i + EACH; k++)
-                        at += (size_t)sprintf(list + at, "%c%s", k == i ? '{' : ',',
-                                              PQgetvalue(ids, k, 0));
-                (void)strcpy(list + at, "}");
+                        at += (size_t)snprintf(list + at, ID_BYTES + 1, "%c%s", k == i ? '{' : ',',
+                                               PQgetvalue(ids, k, 0));
+                memcpy(list + at, "}", 2);
                 const char *values[] = {list};
                 PQclear(pg_done(conn, PQexecPrepared(conn, "d", 1, values, NULL, NULL, 0)));
         }
@@ -289,7 +289,7 @@ static void run_seed(char **a)
 static void run_apply(char **a)
 {
         PGconn *conn = pg_connect(a[0]);
-        long rows = atol(a[3]);
+        long rows = strtol(a[3], NULL, 10);
         rd_kafka_t *rk = consumer(a[1], a[2], a[4]);
         PQclear(pg_done(conn, PQprepare(conn, "first", "INSERT INTO naive_processed (event_id) VALUES ($1) "
                                         "ON CONFLICT DO NOTHING", 0, NULL)));
@@ -396,8 +396,8 @@ static void run_latency(char **a)
         pthread_t thread[WRITERS], reports;
         lat.dsn = a[0];
         lat.topic = a[2];
-        lat.rate = atof(a[3]);
-        lat.rows = (long)(lat.rate * atof(a[4]));
+        lat.rate = strtod(a[3], NULL);
+        lat.rows = (long)(lat.rate * strtod(a[4], NULL));
         lat.bare = strcmp(a[5], "bare") == 0;
         if (lat.rows > ROWS_MAX)
                 die("latency", "too many rows");
@@ -430,7 +430,7 @@ static void run_latency(char **a)
                 rd_kafka_message_t *m = next(c);
                 char text[24];
                 (void)snprintf(text, sizeof text, "%.20s", (const char *)m->payload);
-                long i = atol(text);
+                long i = strtol(text, NULL, 10);
                 if (i >= 0 && i < lat.rows && lat.consumed[i] == 0) {
                         lat.consumed[i] = now_s();
                         got++;
