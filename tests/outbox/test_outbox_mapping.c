@@ -62,8 +62,9 @@ static void apply(const struct outbox_mapping *mapping)
         buf_release(&script);
 }
 
-/* Fetch everything as a relay does. */
-static struct outbox_rows fetch_all(struct outbox_session *s, struct outbox_view *view)
+/* Fetch as a relay does. */
+static struct outbox_rows fetch_some(struct outbox_session *s, struct outbox_view *view,
+                                     int32_t rows_max)
 {
         struct outbox_quota quotas[EVENT_SLOTS];
         struct outbox_rows rows = {0};
@@ -73,12 +74,17 @@ static struct outbox_rows fetch_all(struct outbox_session *s, struct outbox_view
                 fail_msg("%s", err.text);
         for (int16_t i = 0; i < EVENT_SLOTS; i++)
                 quotas[i] = (struct outbox_quota){
-                        .slot = {.slot = i, .epoch = view->slots[i].epoch}, .rows_max = 100};
+                        .slot = {.slot = i, .epoch = view->slots[i].epoch}, .rows_max = rows_max};
         const struct outbox_fetch in = {
                 .quotas = quotas, .quota_count = EVENT_SLOTS, .bytes_max = 1000000};
         if (s->vt->fetch(s, &in, until, &rows, &err) != SEMEL_OK)
                 fail_msg("%s", err.text);
         return rows;
+}
+
+static struct outbox_rows fetch_all(struct outbox_session *s, struct outbox_view *view)
+{
+        return fetch_some(s, view, 100);
 }
 
 static void mark_done(struct outbox_session *s, const struct outbox_view *view,
@@ -165,6 +171,11 @@ static void a_table_without_an_order_is_published_by_time_when_told_so(void **st
                 assert_true(span_eq(rows.row[i].event.payload, span_str(n)));
                 assert_true(rows.row[i].id >= 0);
         }
+        struct outbox_rows first = fetch_some(s, &view, 2);
+        assert_int_equal(first.n, 2);
+        assert_true(span_eq(first.row[0].event.payload, span_str("1")));
+        assert_true(span_eq(first.row[1].event.payload, span_str("2")));
+        outbox_rows_release(&first);
         /* The first is tried again later: its key waits, whole (rule C4). */
         struct outbox_slot slots[] = {
                 {.slot = rows.row[0].slot, .epoch = view.slots[rows.row[0].slot].epoch}};

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #define LEASE_US (30 * SECOND)
 static PGconn *db;
 static struct outbox_session *a, *b;
+static pid_t stopped; /* a child */
 static const struct outbox_member me_a = {.id = {1}, .info = "a"};
 static const struct outbox_member me_b = {.id = {2}, .info = "b"};
 
@@ -46,9 +48,17 @@ static int setup(void **state)
         return 0;
 }
 
+static void end_stopped(void)
+{
+        if (stopped > 0 && kill(stopped, SIGKILL) == 0)
+                (void)waitpid(stopped, NULL, 0);
+        stopped = 0;
+}
+
 static int teardown(void **state)
 {
         (void)state;
+        end_stopped();
         a->vt->close(a);
         b->vt->close(b);
         PQfinish(db);
@@ -304,6 +314,7 @@ static void stop_in_the_middle(const char *name)
                                NULL, NULL, 0) ||
             !PQsendFlushRequest(half) || PQflush(half) != 0)
                 _exit(1);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)raise(SIGSTOP);
         _exit(2);
 }
@@ -316,11 +327,11 @@ static void b3_a_relay_that_stopped_in_the_middle_of_a_send_is_ended(void **stat
         int status = 0;
         db_exec(db, "SELECT semel.publish('t', 'k', 'x'::bytea)");
         next = (struct call){.s = b, .me = &me_b};
-        pid_t pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0)
+        stopped = fork();
+        assert_true(stopped >= 0);
+        if (stopped == 0)
                 stop_in_the_middle("semel%20relay%20lane%200");
-        assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+        assert_int_equal(waitpid(stopped, &status, WUNTRACED), stopped);
         assert_true(WIFSTOPPED(status));
         db_wait(db, 1, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND wait_event = "
                        "'ClientRead' AND application_name = 'semel relay lane 0'");
@@ -333,8 +344,6 @@ static void b3_a_relay_that_stopped_in_the_middle_of_a_send_is_ended(void **stat
         assert_int_equal(ended, 1);
         db_wait(db, 0, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel relay lane 0'");
         own_all(&next);
-        assert_int_equal(kill(pid, SIGKILL), 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
 /* -- B10 -------------------------------------------------------------------------------------- */
