@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-        BUCKETS = 4096,
+        BUCKETS = 16 * 1024, /* a second of requests, mostly alone in theirs */
         ENTRIES_MAX = 16384,
         REPLY_BYTES_MAX = 64 * 1024,        /* larger replies are the store's */
         BYTES_MAX = 32 * 1024 * 1024,       /* all kept replies */

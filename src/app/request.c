@@ -158,13 +158,25 @@ static struct span moved(struct span s, struct span from, const uint8_t *to)
         return at < from.n ? span_of(to + at, s.n) : s;
 }
 
+static bool room_for_headers(struct request *r, size_t n)
+{
+        enum { AT_LEAST = 16 };
+        if (n <= r->headers_cap)
+                return true;
+        size_t cap = n < AT_LEAST ? AT_LEAST : n;
+        free(r->headers);
+        r->headers = malloc(cap * sizeof *r->headers);
+        r->headers_cap = r->headers ? cap : 0;
+        return r->headers;
+}
+
 /* The head's spans die with the exchange; the request may live longer. */
 static bool copy_head(struct request *r, const struct http1_head *head)
 {
         const struct span peer = span_of(r->ex->peer, strlen(r->ex->peer) + 1);
         const struct span pieces[2] = {peer, head->raw};
-        r->headers = malloc((head->header_count + 1) * sizeof *r->headers);
-        if (!r->headers || buf_append_spans(&r->head, pieces, 2) != BUF_OK)
+        if (!room_for_headers(r, head->header_count) ||
+            buf_append_spans(&r->head, pieces, 2) != BUF_OK)
                 return false;
         const uint8_t *to = r->head.p + peer.n;
         r->method = moved(head->method, head->raw, to);
@@ -266,8 +278,8 @@ static struct reading *reading_begin(const struct request *r)
 static void begin_read(struct request *r, const struct http1_head *head)
 {
         r->stage = REQUEST_READ;
-        buf_init(&r->body, (size_t)r->policy->request_body_max);
-        buf_init(&r->reply_body, (size_t)r->policy->reply_body_max);
+        r->body.max = (size_t)r->policy->request_body_max;
+        r->reply_body.max = (size_t)r->policy->reply_body_max;
         if (head->framing == HTTP1_LENGTH &&
             head->content_length > (uint64_t)r->policy->request_body_max) {
                 reject(r, PROBLEM_BODY_TOO_LARGE, "");

@@ -71,7 +71,7 @@ struct request {
         struct buf head;      /* copies that the spans below point into */
         struct span method, target, path, host;
         struct http_header *headers;
-        size_t header_count;
+        size_t header_count, headers_cap;
         struct buf body;
         size_t budgeted;      /* bytes counted in gw->buffered_bytes */
         struct reading *reading; /* the fingerprint, while the body is read */

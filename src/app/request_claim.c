@@ -207,6 +207,19 @@ static void claim_done(struct store_op *op)
 
 /* -- asking ---------------------------------------------------------------------------------------------- */
 
+/* A system call for many: the kernel gives up to 256 bytes at once. */
+static bool attempt_new(struct worker *w, struct command_attempt *ret)
+{
+        if (w->random_left < sizeof ret->b) {
+                if (random_bytes(w->random, sizeof w->random) != 0)
+                        return false;
+                w->random_left = sizeof w->random;
+        }
+        w->random_left -= sizeof ret->b;
+        memcpy(ret->b, w->random + w->random_left, sizeof ret->b);
+        return true;
+}
+
 static bool fill(struct request *r)
 {
         const struct policy *p = r->policy;
@@ -215,7 +228,7 @@ static bool fill(struct request *r)
         identity_id(sha256_sink(r->w->hash), MODE_GATEWAY, span_of(NULL, 0),
                     span_of(r->principal, r->principal_n), span_of(r->key.text, r->key.n),
                     &r->claim.id);
-        if (random_bytes(r->claim.attempt.b, sizeof r->claim.attempt.b) != 0)
+        if (!attempt_new(r->w, &r->claim.attempt))
                 return false;
         r->claim.policy.retry = p->on_unknown == ON_UNKNOWN_RETRY;
         r->claim.policy.idempotent = p->dedupes == UPSTREAM_IDEMPOTENT;
@@ -226,9 +239,13 @@ static bool fill(struct request *r)
 
         const uint8_t *query = memchr(r->path.p, '?', r->path.n);
         size_t path_n = query ? (size_t)(query - r->path.p) : r->path.n;
-        (void)snprintf(r->operation, sizeof r->operation, "%.*s %.*s", (int)r->method.n,
-                       (const char *)r->method.p, (int)(path_n < 200 ? path_n : 200),
-                       (const char *)r->path.p);
+        struct buf operation = {.p = (uint8_t *)r->operation,
+                                .cap = sizeof r->operation,
+                                .max = sizeof r->operation - 1};
+        const struct span pieces[] = {span_of(r->method.p, r->method.n < 50 ? r->method.n : 50),
+                                      span_str(" "), span_of(r->path.p, path_n < 200 ? path_n : 200)};
+        (void)buf_append_spans(&operation, pieces, 3);
+        r->operation[operation.n] = 0;
         return true;
 }
 

@@ -2,8 +2,6 @@
  *
  * request_headers: which header fields travel, in both directions.
  */
-#include <stdio.h>
-
 #include "app/request.h"
 #include "core/http1_write.h"
 #include "core/reply_codec.h"
@@ -94,13 +92,14 @@ static void add_forwarded(struct list *l, const struct request *r)
  * on the way may take it as leave to send again (seen with Go's net/http). */
 static void add_key(struct list *l, const struct request *r)
 {
-        char token[32];
+        uint8_t digits[24];
+        struct buf token = {.p = digits, .cap = sizeof digits, .max = sizeof digits - 1};
         if (r->key.n == 0)
                 return;
         bool dedupes = r->policy->dedupes == UPSTREAM_IDEMPOTENT;
         add(l, dedupes ? "Idempotency-Key" : "Semel-Key", span_of(r->key.text, r->key.n));
-        (void)snprintf(token, sizeof token, "%lld", (long long)r->token);
-        add_joined(l, "Idempotency-Fence", NULL, span_str(token));
+        (void)buf_append_uint(&token, (uint64_t)r->token); /* microseconds since 1970: never below 0 */
+        add_joined(l, "Idempotency-Fence", NULL, buf_span(&token));
 }
 
 size_t headers_to_upstream(const struct request *r, struct http_header *out, char *scratch,

@@ -3,7 +3,9 @@
  * request_spare: what requests leave to the next ones of their worker: their memory with its small
  * buffers, and digests, which are dear to make.  Bounded; a worker's own, so nothing is locked.
  */
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app/request.h"
 
@@ -12,7 +14,7 @@ enum { SPARE_MAX = 0 }; /* so that a use after its end is seen */
 #else
 enum { SPARE_MAX = 256 };
 #endif
-enum { SPARE_BYTES_MAX = 4096 }; /* of each buffer */
+enum { SPARE_BYTES_MAX = 4096, SPARE_HEADERS_MAX = 32 }; /* of each buffer */
 
 /* -- requests ----------------------------------------------------------------------------------- */
 
@@ -31,9 +33,21 @@ struct request *request_get(struct worker *w)
                 return calloc(1, sizeof *r);
         w->spare_requests = r->next;
         w->spare_request_count--;
-        *r = (struct request){.head = kept(r->head),
-                              .reply_headers = kept(r->reply_headers),
-                              .extra_headers = kept(r->extra_headers)};
+        const struct buf head = kept(r->head), body = kept(r->body), reply = kept(r->reply_body),
+                         reply_headers = kept(r->reply_headers), extra = kept(r->extra_headers);
+        struct http_header *headers = r->headers;
+        size_t headers_cap = r->headers_cap;
+        /* Not the operation: it is a third of it all, owns nothing, and is made anew by who submits it. */
+        enum { OP = offsetof(struct request, op), REST = OP + sizeof r->op };
+        memset(r, 0, OP);
+        memset((char *)r + REST, 0, sizeof *r - REST);
+        r->head = head;
+        r->body = body;
+        r->reply_body = reply;
+        r->reply_headers = reply_headers;
+        r->extra_headers = extra;
+        r->headers = headers;
+        r->headers_cap = headers_cap;
         return r;
 }
 
@@ -42,15 +56,21 @@ static void release(struct request *r)
         buf_release(&r->head);
         buf_release(&r->reply_headers);
         buf_release(&r->extra_headers);
+        buf_release(&r->body);
+        buf_release(&r->reply_body);
+        free(r->headers);
         free(r);
 }
 
 void request_put(struct worker *w, struct request *r)
 {
-        free(r->headers);
-        r->headers = NULL;
-        buf_release(&r->body);
-        buf_release(&r->reply_body);
+        if (r->headers_cap > SPARE_HEADERS_MAX) {
+                free(r->headers);
+                r->headers = NULL;
+                r->headers_cap = 0;
+        }
+        r->body = kept(r->body);
+        r->reply_body = kept(r->reply_body);
         if (w->spare_request_count + 1 > SPARE_MAX) {
                 release(r);
                 return;

@@ -50,6 +50,8 @@ struct worker {
         struct loop_store *ls;
         struct store_probe probe;
         struct sha256 *hash; /* of ids */
+        uint8_t random[256]; /* for attempts; what is left of it */
+        size_t random_left;
         struct hot_inbox inbox; /* ids whose waiters here are to look again */
         struct request *requests; /* all that live */
         struct request *waiting[WAIT_BUCKETS]; /* those that wait for a duplicate, by id */

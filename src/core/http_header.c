@@ -14,15 +14,16 @@ bool header_name_eq(struct span a, struct span b)
         if (a.n != b.n)
                 return false;
         for (size_t i = 0; i < a.n; i++)
-                if (lower(a.p[i]) != lower(b.p[i]))
+                if (a.p[i] != b.p[i] && lower(a.p[i]) != lower(b.p[i]))
                         return false;
         return true;
 }
 
 const struct http_header *header_find(const struct http_header *hs, size_t n, const char *name)
 {
+        const struct span want = span_str(name);
         for (size_t i = 0; i < n; i++)
-                if (header_is(&hs[i], name))
+                if (hs[i].name.n == want.n && header_is(&hs[i], name))
                         return &hs[i];
         return NULL;
 }

@@ -284,6 +284,7 @@ struct loop_store {
         struct loop *loop;
         struct store *st;
         uv_prepare_t turn;
+        uv_check_t waited;
         uv_poll_t *poll; /* NULL while the store has no descriptor */
         int poll_fd;
         short poll_events;
@@ -353,10 +354,8 @@ static void watch_deadline(struct loop_store *ls)
         (void)uv_timer_start(&ls->deadline, on_store_due, ms, 0);
 }
 
-/* Once per turn, just before the loop waits: everything submitted in the turn goes together. */
-static void on_turn(uv_prepare_t *handle)
+static void step(struct loop_store *ls)
 {
-        struct loop_store *ls = handle->data;
         enum { STEPS_PER_TURN = 4 }; /* completions submit more; sockets want their turn too */
         run_soon(ls->loop); /* it may submit */
         if (!ls->dirty)
@@ -372,6 +371,21 @@ static void on_turn(uv_prepare_t *handle)
                 (void)uv_timer_start(&ls->deadline, on_store_due, 0, 0);
 }
 
+/* Behind the callbacks of the wait: everything that they submitted goes together, and who is
+ * answered finds the kept connections upstream just watched.  It runs before on_turned(). */
+static void on_waited(uv_check_t *handle)
+{
+        struct loop_store *ls = handle->data;
+        ls->loop->waited = true;
+        step(ls);
+}
+
+/* Just before the wait: what timers, and what ran since, have submitted. */
+static void on_turn(uv_prepare_t *handle)
+{
+        step(handle->data);
+}
+
 struct loop_store *loop_store_new(struct loop *loop, struct store *st, semel_error *err)
 {
         struct loop_store *ls = calloc(1, sizeof *ls);
@@ -382,11 +396,14 @@ struct loop_store *loop_store_new(struct loop *loop, struct store *st, semel_err
         ls->loop = loop;
         ls->st = st;
         (void)uv_prepare_init(&loop->uv, &ls->turn);
+        (void)uv_check_init(&loop->uv, &ls->waited);
         (void)uv_timer_init(&loop->uv, &ls->deadline);
-        ls->turn.data = ls->deadline.data = ls;
+        ls->turn.data = ls->waited.data = ls->deadline.data = ls;
         (void)uv_prepare_start(&ls->turn, on_turn);
+        (void)uv_check_start(&ls->waited, on_waited);
         uv_unref((uv_handle_t *)&ls->turn);
-        ls->open_handles = 2;
+        uv_unref((uv_handle_t *)&ls->waited);
+        ls->open_handles = 3;
         ls->dirty = true;
         watch_fd(ls);
         watch_deadline(ls);
@@ -416,5 +433,6 @@ void loop_store_free(struct loop_store *ls)
         }
         (void)uv_timer_stop(&ls->deadline);
         uv_close((uv_handle_t *)&ls->turn, store_handle_closed);
+        uv_close((uv_handle_t *)&ls->waited, store_handle_closed);
         uv_close((uv_handle_t *)&ls->deadline, store_handle_closed);
 }

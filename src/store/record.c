@@ -2,7 +2,9 @@
  *
  * record: the owned copies in which a store hands out rows, and the life of an operation.
  */
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/limits.h"
 #include "store/store.h"
@@ -62,7 +64,11 @@ int store_record_set_reply(struct store_record *rec, const struct store_reply *r
 
 void store_op_init(struct store_op *op, enum store_op_kind kind)
 {
-        *op = (struct store_op){.kind = kind};
+        /* Not the error's text: it is long, and read only when there is one. */
+        memset(op, 0, offsetof(struct store_op, err));
+        memset(&op->out, 0, sizeof *op - offsetof(struct store_op, out));
+        err_clear(&op->err);
+        op->kind = kind;
         if (kind == STORE_CLAIM)
                 store_record_init(&op->out.claim.rec);
         else if (kind == STORE_GET)

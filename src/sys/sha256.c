@@ -22,6 +22,9 @@ struct sha256 {
         struct hash_sink sink;
         EVP_MD_CTX *ctx;
         bool keyed;
+        size_t pending_n;             /* small pieces are gathered: a call of OpenSSL costs as much
+                                       * as a block */
+        uint8_t pending[2 * BLOCK_BYTES];
         uint8_t inner[BLOCK_BYTES]; /* key ^ ipad */
         uint8_t outer[BLOCK_BYTES]; /* key ^ opad */
 };
@@ -44,6 +47,7 @@ static const EVP_MD *algorithm(void)
 static void begin(void *arg)
 {
         struct sha256 *h = arg;
+        h->pending_n = 0;
         int ok = EVP_DigestInit_ex(h->ctx, NULL, NULL);
         assert(ok == 1);
         if (h->keyed)
@@ -52,9 +56,25 @@ static void begin(void *arg)
         (void)ok;
 }
 
+static void flush(struct sha256 *h)
+{
+        int ok = EVP_DigestUpdate(h->ctx, h->pending, h->pending_n);
+        assert(ok == 1);
+        (void)ok;
+        h->pending_n = 0;
+}
+
 static void update(void *arg, const void *p, size_t n)
 {
         struct sha256 *h = arg;
+        if (n > sizeof h->pending - h->pending_n)
+                flush(h);
+        if (n <= sizeof h->pending) {
+                if (n > 0)
+                        memcpy(h->pending + h->pending_n, p, n);
+                h->pending_n += n;
+                return;
+        }
         int ok = EVP_DigestUpdate(h->ctx, p, n);
         assert(ok == 1);
         (void)ok;
@@ -64,6 +84,7 @@ static void finish(void *arg, uint8_t *ret_32)
 {
         struct sha256 *h = arg;
         uint8_t out[HASH_BYTES];
+        flush(h);
         int ok = EVP_DigestFinal_ex(h->ctx, out, NULL);
         if (h->keyed)
                 ok = ok == 1 && EVP_DigestInit_ex(h->ctx, NULL, NULL) == 1 &&

@@ -48,11 +48,16 @@ static void put(struct params *p, int i, const void *bytes, size_t n)
                 p->failed = true;
 }
 
+static void write_be(uint8_t *to, int64_t v, size_t width)
+{
+        for (size_t k = 0; k < width; k++)
+                to[k] = (uint8_t)((uint64_t)v >> (8 * (width - 1 - k)));
+}
+
 static void put_int(struct params *p, int i, int64_t v, size_t width)
 {
         uint8_t be[8];
-        for (size_t k = 0; k < width; k++)
-                be[k] = (uint8_t)((uint64_t)v >> (8 * (width - 1 - k)));
+        write_be(be, v, width);
         put(p, i, be, width);
 }
 
@@ -81,9 +86,11 @@ void pg_params_array(struct params *p, int i, enum pg_type type)
 
 void pg_params_bytea(struct params *p, int i, struct span s)
 {
-        if (p->param[i].is_array)
-                put_int(p, i, (int64_t)s.n, 4);
-        put(p, i, s.p, s.n);
+        uint8_t length[4];
+        const struct span pieces[2] = {span_of(length, p->param[i].is_array ? sizeof length : 0), s};
+        write_be(length, (int64_t)s.n, sizeof length);
+        if (buf_append_spans(&p->param[i].bytes, pieces, 2) != BUF_OK)
+                p->failed = true;
         p->param[i].elements++;
 }
 
@@ -111,9 +118,13 @@ static size_t width_of(enum pg_type type)
 void pg_params_int(struct params *p, int i, int64_t v)
 {
         size_t width = width_of(p->param[i].type);
+        uint8_t element[4 + 8];
+        write_be(element, (int64_t)width, 4);
+        write_be(element + 4, v, width);
         if (p->param[i].is_array)
-                put_int(p, i, (int64_t)width, 4);
-        put_int(p, i, v, width);
+                put(p, i, element, 4 + width);
+        else
+                put(p, i, element + 4, width);
         p->param[i].elements++;
 }
 

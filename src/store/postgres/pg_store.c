@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "store/postgres/postgres_store.h"
@@ -264,11 +265,21 @@ static int64_t may_send_us(const struct pg_store *st, int i)
         return at_us;
 }
 
+/* The edge of the timer in the epoll is enough: it need not be read. */
+static void linger(struct pg_store *st, int64_t now_us)
+{
+        int64_t us = st->sleeping_callers ? PG_LINGER_US : PG_LINGER_LOOP_US;
+        const struct itimerspec in = {.it_value.tv_nsec = (long)(us * 1000)};
+        st->linger_us = now_us + us;
+        if (st->timer_fd >= 0 && timerfd_settime(st->timer_fd, 0, &in, NULL) != 0)
+                st->linger_us = 0;
+}
+
 /* Is it worth waiting for more?  Asked when a link is idle. */
 static bool lingers(struct pg_store *st, int64_t now_us)
 {
         size_t waiting = 0;
-        if (!st->sleeping_callers)
+        if (!st->sleeping_callers && st->timer_fd < 0)
                 return false;
         if (st->ops > st->crowd)
                 st->crowd = st->ops;
@@ -277,7 +288,7 @@ static bool lingers(struct pg_store *st, int64_t now_us)
         bool few = waiting > 0 && !st->formed && st->crowd >= PG_CROWD_MIN &&
                    waiting * 5 < st->crowd * 2;
         if (few && st->linger_us == 0)
-                st->linger_us = now_us + PG_LINGER_US;
+                linger(st, now_us);
         if (few && now_us < st->linger_us)
                 return true;
         st->linger_us = 0;
@@ -295,7 +306,7 @@ static void dispatch(struct pg_store *st, int64_t now_us)
                         struct batch *b = lingers(st, now_us) ? NULL : pg_batch_next(st, now_us);
                         if (!b)
                                 return;
-                        st->crowd -= st->crowd / 16; /* it forgets within some batches */
+                        st->crowd -= (st->crowd + 15) / 16; /* it forgets within some batches */
                         pg_link_send(ln, b);
                 }
                 if (ln->state == LINK_CLOSED && ln->timer_us < may_open_us) {
@@ -322,10 +333,14 @@ static void call_done(struct pg_store *st)
 static void pg_step(struct store *base)
 {
         struct pg_store *st = (struct pg_store *)base;
-        struct epoll_event events[PG_LINKS_MAX];
-        int n = epoll_wait(st->epoll_fd, events, PG_LINKS_MAX, 0);
-        for (int i = 0; i < n; i++)
-                pg_link_ready(events[i].data.ptr);
+        struct epoll_event events[PG_LINKS_MAX + 1];
+        int n = epoll_wait(st->epoll_fd, events, PG_LINKS_MAX + 1, 0);
+        for (int i = 0; i < n; i++) {
+                if (events[i].data.ptr)
+                        pg_link_ready(events[i].data.ptr);
+                else if (st->linger_us != 0) /* the timer: waited long enough, whatever the clock says */
+                        st->linger_us = 1;
+        }
         int64_t now_us = pg_now_us(st);
         for (int i = 0; i < st->config.links; i++)
                 pg_link_expire(&st->links[i], now_us);
@@ -350,7 +365,7 @@ static int64_t pg_deadline_us(struct store *base)
         if (st->answered.first)
                 return 0;
         int64_t at_us = st->ops > 0 ? st->expire_us : INT64_MAX;
-        if (st->linger_us != 0)
+        if (st->linger_us != 0 && st->timer_fd < 0)
                 at_us = min_us(at_us, st->linger_us);
         for (int i = 0; i < st->config.links; i++) {
                 const struct link *ln = &st->links[i];
@@ -483,6 +498,8 @@ static void pg_close(struct store *base)
                 call_done(st);
         for (int i = 0; i < st->config.links; i++)
                 pg_link_release(&st->links[i]);
+        if (st->timer_fd >= 0)
+                (void)close(st->timer_fd);
         (void)close(st->epoll_fd);
         pg_config_release(&st->config);
         free(st);
@@ -522,6 +539,18 @@ static semel_code connect_first(struct pg_store *st, semel_error *err)
         return SEMEL_OK;
 }
 
+/* -1: none, and nothing is waited for. */
+static int linger_timer(int epoll_fd)
+{
+        struct epoll_event edge = {.events = EPOLLIN | EPOLLET};
+        int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &edge) == 0)
+                return fd;
+        if (fd >= 0)
+                (void)close(fd);
+        return -1;
+}
+
 static semel_code pg_open(const char *url, const struct store_env *env, struct store **ret_st,
                           semel_error *err)
 {
@@ -545,6 +574,7 @@ static semel_code pg_open(const char *url, const struct store_env *env, struct s
         for (int i = 0; i < st->config.links; i++)
                 pg_link_init(&st->links[i], st);
         st->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        st->timer_fd = st->sleeping_callers ? -1 : linger_timer(st->epoll_fd);
         if (st->epoll_fd < 0) {
                 code = err_set_errno(err, SEMEL_ERR_NO_MEMORY, errno, "epoll_create1 failed");
         } else {
