@@ -106,6 +106,9 @@ void world_start(void);
 void world_stop(void);
 bool world_said(const char *words);
 
+/* Time goes by: the world is slow on purpose. */
+void world_pass(int64_t us);
+
 /* Waits up to 10 s for it; `what` is for the failure. */
 void world_wait(bool (*true_now)(void), const char *what);
 bool world_all_done(void); /* every row is gone or DEAD */

@@ -13,7 +13,7 @@
 #include "core/outbox_marker.h"
 #include "relay_world_internal.h"
 
-#define HELD_UP_US (20 * MS) /* a thread that looked at the lease in time may be held up behind it */
+#define HELD_UP_US (150 * MS) /* a thread that looked at the lease in time may be held up behind it */
 
 struct sent {
         void *opaque;
@@ -82,9 +82,8 @@ static int64_t id_of(const struct event *event)
         return 0;
 }
 
-static void hand_over(struct world_row *row)
+static void hand_over(struct world_row *row, int64_t now)
 {
-        int64_t now = clock_boot_us();
         if (!(world.mine >> row->slot & 1))
                 world_broken("C1: row %lld is handed over by who is not its owner", (long long)row->id);
         else if (now >= world.lease_end_us + HELD_UP_US)
@@ -102,13 +101,14 @@ enum bus_produced bus_produce(struct bus_producer *p, const struct event *event,
                               semel_error *err)
 {
         (void)err;
+        int64_t now = clock_boot_us();
         pthread_mutex_lock(&world.lock);
         int64_t us = event->has_id ? world.produce_us : 0;
         struct sent *s = &p->queue[p->tail++ % WORLD_ROWS_MAX];
         *s = (struct sent){.opaque = opaque};
         if (event->has_id) {
                 s->id = id_of(event);
-                hand_over(world_find(s->id));
+                hand_over(world_find(s->id), now);
         } else {
                 p->has_marker = true;
                 p->marker_bytes = event->payload.n;
@@ -281,9 +281,10 @@ enum bus_tx_result bus_tx_begin(struct bus_producer *p, semel_error *err)
 
 enum bus_tx_result bus_tx_commit(struct bus_producer *p, int64_t timeout_us, semel_error *err)
 {
-        (void)timeout_us;
+        int64_t end_us = clock_boot_us() + (timeout_us < 100 * MS ? timeout_us : 100 * MS);
         while (bus_producer_poll(p, 1 * MS) > 0)
-                continue;
+                if (clock_boot_us() > end_us)
+                        return BUS_TX_AGAIN;
         pthread_mutex_lock(&world.lock);
         int unknown = p->tx_n > 0 ? world.commit_unknown : 0;
         if (unknown)

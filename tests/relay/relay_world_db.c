@@ -119,7 +119,10 @@ static semel_code db_mark(struct outbox_session *s, enum outbox_mode mode, bool 
         (void)mode;
         (void)keep;
         (void)deadline_us;
-        world_pass(world.mark_us);
+        pthread_mutex_lock(&world.lock);
+        int64_t mark_us = world.mark_us;
+        pthread_mutex_unlock(&world.lock);
+        world_pass(mark_us);
         pthread_mutex_lock(&world.lock);
         if (world.marks_down) {
                 pthread_mutex_unlock(&world.lock);

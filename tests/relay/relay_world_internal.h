@@ -14,7 +14,5 @@ void world_db_register(void);
 struct world_row *world_find(int64_t id);
 void world_settled(struct world_row *row); /* it is marked, or was surely not written */
 void world_broken(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Time goes by: the world is slow on purpose. */
-void world_pass(int64_t us);
 
 #endif

@@ -3,6 +3,7 @@
  * relay_rules: the real relay in a world of its own (relay_world.h), where what takes luck elsewhere
  * happens at a chosen moment.  The world itself watches C1, C2 and C7a in every test.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/limits.h"
@@ -430,6 +431,114 @@ static void c8_who_gets_a_group_back_asks_the_marker_first(void **state)
         each_is_seen_once(60);
 }
 
+/* -- all of it, at random -------------------------------------------------------------------------- */
+
+static uint64_t chance_state;
+
+static int chance(int n)
+{
+        chance_state ^= chance_state << 13;
+        chance_state ^= chance_state >> 7;
+        chance_state ^= chance_state << 17;
+        return (int)(chance_state % (uint64_t)n);
+}
+
+/* With the lock held.  How many rows this one may make come twice. */
+static size_t one_fault(void)
+{
+        size_t twice = 0;
+        switch (chance(7)) {
+        case 0:
+                world.stalled = !world.stalled;
+                break;
+        case 1:
+                world.marks_down = !world.marks_down;
+                break;
+        case 2:
+                world.beats_down = !world.beats_down;
+                break;
+        case 3:
+                for (int i = 0; i < EVENT_SLOTS && world.other; i++)
+                        world.epoch[i]++;
+                world.other = 0;
+                break;
+        case 4:
+                world.commit_unknown = 1 + chance(2);
+                break;
+        case 5:
+                world.mark_us = chance(20) * MS;
+                break;
+        default:
+                world.change_before_mark = true;
+                twice = 1;
+                break;
+        }
+        return twice;
+}
+
+/* Somebody takes over, well behind the lease. */
+static size_t takeover(void)
+{
+        size_t twice = 0;
+        lock();
+        world.beats_down = true;
+        lease_end_us = world.lease_end_us;
+        unlock();
+        world_wait(lease_is_long_over, "the lease to be over");
+        lock();
+        slots_are_taken();
+        for (size_t i = 0; i < world.rows; i++)
+                twice += world.row[i].written > 0 && !world.row[i].gone;
+        unlock();
+        return twice;
+}
+
+static size_t random_faults(enum outbox_mode mode)
+{
+        const char *text = getenv("SEMEL_TEST_SEED");
+        chance_state = text ? strtoull(text, NULL, 10) : (uint64_t)clock_wall_us();
+        print_message("SEMEL_TEST_SEED=%llu\n", (unsigned long long)chance_state);
+        size_t twice = 0;
+        struct relay_config *c = world_config(mode);
+        c->batch_timeout_us = 200 * MS;
+        c->slot_lease_us = 300 * MS;
+        world_start();
+        for (int step = 0; step < 120; step++) {
+                (void)world_add((size_t)chance(20), 60);
+                if (chance(15) == 0)
+                        twice += takeover();
+                lock();
+                twice += one_fault();
+                unlock();
+                int64_t until_us = clock_boot_us() + chance(40) * MS;
+                while (clock_boot_us() < until_us)
+                        world_pass(1 * MS);
+        }
+        lock();
+        world.stalled = world.marks_down = world.beats_down = world.change_before_mark = false;
+        world.mark_us = 0;
+        world.other = 0;
+        unlock();
+        world_wait(world_all_done, "all rows");
+        return twice;
+}
+
+static void c1_c2_c3_c4_hold_under_random_faults(void **state)
+{
+        (void)state;
+        size_t twice = random_faults(OUTBOX_OWNED), duplicates = world_duplicates();
+        print_message("   %zu rows, %zu duplicates, %zu allowed\n", world.rows, duplicates, twice);
+        assert_true(duplicates <= twice);
+}
+
+static void c8_holds_under_random_faults(void **state)
+{
+        (void)state;
+        (void)random_faults(OUTBOX_EXACTLY_ONCE);
+        assert_int_equal(world_duplicates(), 0);
+        assert_int_equal(world.logged, world.rows);
+}
+
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -451,6 +560,8 @@ int main(int argc, char **argv)
                 T(c8_no_transaction_is_committed_before_the_mark_of_the_last),
                 T(c8_a_group_that_is_lost_and_comes_back_is_recovered_first),
                 T(c8_who_gets_a_group_back_asks_the_marker_first),
+                T(c1_c2_c3_c4_hold_under_random_faults),
+                T(c8_holds_under_random_faults),
         };
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);
