@@ -55,7 +55,7 @@ const struct setting consume_settings[] = {
         {.name = "workers", .type = SETTING_INT, .offset = AT(workers), .min = 1, .max = 64,
          .fallback = "4", .text = "Partitions that are worked on at the same time, each with a connection."},
         {.name = "inbox_retention", .type = SETTING_DURATION, .offset = AT(inbox_retention_us), .min = 0,
-         .max = LIMIT_RETENTION_US, .fallback = "168h",
+         .max = LIMIT_RETENTION_US, .fallback = "192h", /* Kafka keeps a topic for 168h */
          .text = "How long applied events are remembered: longer than the topic keeps them.  0 is for "
                  "ever."},
         {.name = "admin", .type = SETTING_TEXT, .offset = AT(admin), .max = CONSUME_TEXT_BYTES,
