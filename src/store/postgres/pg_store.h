@@ -7,9 +7,9 @@
  *                     +-- next stage, or again --+
  *
  * A lane is one statement: operations that need it next wait in its queue, and a link that is
- * idle takes as many as one batch may hold.  Nobody waits for a batch to fill: while all
- * links are busy the queues do.  A batch is one statement in one implicit transaction with its
- * own Sync (rule B1); what it answers counts once the Sync came back.
+ * idle takes as many as one batch may hold.  While all links are busy the
+ * queues fill; else a batch of few waits a moment (PG_LINGER_US).  A batch is one statement in one
+ * implicit transaction with its own Sync (rule B1); what it answers counts once the Sync came back.
  */
 #ifndef STORE_POSTGRES_PG_STORE_H
 #define STORE_POSTGRES_PG_STORE_H
