@@ -47,8 +47,8 @@ static void c1_nothing_is_handed_over_after_the_lease(void **state)
 {
         (void)state;
         (void)world_add(1200, 100);
-        world_config(OUTBOX_OWNED)->batch_rows = 300;
-        world.produce_us = 2 * MS; /* two lanes: they need 1.2 s */
+        world_config(OUTBOX_OWNED)->batch_rows = 1200;
+        world.produce_us = 2 * MS; /* one batch of each lane, 1.2 s: twice the lease */
         world_start();
         wait_handed(50);
         lock();

@@ -200,7 +200,7 @@ def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url
         written += 1000
         peak = max(peak, rss_mb(relay))
         goes_by(0.1)
-    assert not relay.ready()
+    wait_until(lambda: not relay.ready(), 20, '/readyz says so')
     assert outbox.count() >= written - 2000, 'the fault struck no unfinished work'
     kafka_own.start()
     outbox.wait_empty(90)
