@@ -99,7 +99,7 @@ class Lane:
 
     def start(self):
         s = self.world.story
-        return Relay(s.procs, s.build, self.world.pg.url(self.db), self.world.kafka.bootstrap, wait=False,
+        return Relay(s.procs, s.build, self.world.pg.url(self.db), self.world.kafka.bootstrap,
                      mode=self.mode, batch_rows=20, stuck_after='2s', retry_min='20ms', retry_max='200ms').p
 
     def write(self):
@@ -184,6 +184,8 @@ class World:
         self.starter.here.first = not part.process.first
         try:
             part.start()
+            if part.name == 'billing':  # it hears signals from here on
+                part.process.wait_log('waiting for events', 20)
         finally:
             self.starter.here.first = False
 
