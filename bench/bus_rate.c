@@ -26,8 +26,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define EVENT_ID "00000000-0000-4000-8000-000000000000"
-
 static void die(const char *what, const char *why)
 {
         fprintf(stderr, "bus_rate: %s: %s\n", what, why);
@@ -134,8 +132,12 @@ static rd_kafka_t *producer(const char *brokers, const char *linger_ms)
 static void produce(rd_kafka_t *rk, rd_kafka_topic_t *t, const char *key, const void *payload, size_t n,
                     int flags)
 {
+        static atomic_long ids;
         rd_kafka_headers_t *h = rd_kafka_headers_new(1);
-        (void)rd_kafka_header_add(h, "event-id", -1, EVENT_ID, sizeof EVENT_ID - 1);
+        char id[37];
+        (void)snprintf(id, sizeof id, "00000000-0000-4000-8000-%012lx",
+                       (unsigned long)atomic_fetch_add(&ids, 1) & 0xffffffffffff);
+        (void)rd_kafka_header_add(h, "event-id", -1, id, 36);
         for (;;) {
                 rd_kafka_resp_err_t e = rd_kafka_producev(
                         rk, RD_KAFKA_V_RKT(t), RD_KAFKA_V_KEY(key, strlen(key)),
