@@ -86,10 +86,11 @@ class Daemon:
 
 
 class Bench:
+    topics = 0
+
     def __init__(self, build, server, kafka):
         self.build, self.server, self.kafka = build, server, kafka
         self.semel, self.rate_tool = build / 'src/cmd/semel', build / 'bench/bus_rate'
-        self.topics = 0
 
     def database(self, notify=True):
         db = self.server.new_database()
@@ -102,8 +103,8 @@ class Bench:
         subprocess.run([str(self.semel), *argv], check=True, capture_output=True)
 
     def topic(self):
-        self.topics += 1
-        return self.kafka.create_topic(f'bench{self.topics}', PARTITIONS)
+        Bench.topics += 1
+        return self.kafka.create_topic(f'bench{Bench.topics}', PARTITIONS)
 
     def rate(self, *argv):
         progress(argv[0])
@@ -146,8 +147,10 @@ def drain(bench, db, topic, rows=ROWS, size=BYTES, relays=1, clear=True, **optio
     group = [bench.relay(db, **options) for _ in range(relays)]
     try:
         share = 16 // relays
-        for r in group:
-            r.wait_log(rf'owns {share} of')
+        end = time.monotonic() + 30
+        while any(r.metric('semel_relay_owned_slots') != share for r in group):
+            assert time.monotonic() < end, 'the relays do not share the slots'
+            time.sleep(0.05)
         warm = 2000 if size < 10_000 else 100
         bench.fill(db, topic, warm, size)
         wait_published(group, warm)
@@ -342,6 +345,7 @@ def consumed(bench, db, topic, group):
             time.sleep(0.01)
         s = time.monotonic() - begun
         rows = done - first
-        return {'per_s': rows / s, 'cpu_s': (d.cpu() - cpu) / rows * 100_000, 'rss_mb': peak_mb(d.pid)}
+        return {'per_s': rows / s, 'cpu_s': (d.cpu() - cpu) / rows * 100_000, 'rss_mb': peak_mb(d.pid),
+                'database_s': (family_s(bench.server.popen.pid) - database) / rows * 100_000}
     finally:
         d.stop()
