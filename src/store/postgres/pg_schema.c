@@ -256,8 +256,8 @@ static int print_grants(const char *role, struct buf *out)
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.outbox TO ",
                 "GRANT SELECT, UPDATE ON semel.outbox_meta, semel.relay_slot TO ",
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.relay_member TO ",
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON semel.processed_event, "
-                "semel.inbox_attempt, semel.dead_letter, semel.inbox_alarm TO ",
+                ("GRANT SELECT, INSERT, UPDATE, DELETE ON semel.processed_event, "
+                 "semel.inbox_attempt, semel.dead_letter, semel.inbox_alarm TO "),
         };
         return print_grant_list(grants, sizeof grants / sizeof *grants, role, out);
 }
