@@ -180,5 +180,5 @@ int64_t outbox_retry_wait_us(const struct outbox_retry *retry, int32_t attempts,
                 most = most > retry->max_us / 2 ? retry->max_us : 2 * most;
         if (most > retry->max_us)
                 most = retry->max_us;
-        return most <= 0 ? 0 : (int64_t)(chance % (uint64_t)(most + 1));
+        return most <= 0 ? 0 : (int64_t)(chance % ((uint64_t)most + 1));
 }
