@@ -52,14 +52,18 @@ def pytest_configure(config):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config.addinivalue_line('markers', 'kafka: semel must have been built with Kafka; implied by the '
                                        'fixtures kafka and kafka_own')
+    config.addinivalue_line('markers', 'preload: loads a library before the program, where a sanitizer '
+                                       'must come first')
 
 
 def pytest_collection_modifyitems(config, items):
-    """The thread sanitizer's build has no Kafka (tools/test-all): its tests run in the others."""
-    if os.environ.get('SEMEL_BUILD_KIND') != 'tsan':
+    """The thread sanitizer's build has no Kafka (tools/test-all), and no sanitizer takes a library
+    before itself: such tests run in the other builds."""
+    kind = os.environ.get('SEMEL_BUILD_KIND')
+    if kind not in ('asan', 'tsan'):
         return
-    out = [i for i in items if i.get_closest_marker('kafka')
-           or {'kafka', 'kafka_own'} & set(getattr(i, 'fixturenames', ()))]
+    out = [i for i in items if i.get_closest_marker('preload') or kind == 'tsan' and (
+        i.get_closest_marker('kafka') or {'kafka', 'kafka_own'} & set(getattr(i, 'fixturenames', ())))]
     items[:] = [i for i in items if i not in out]
     config.hook.pytest_deselected(items=out)
 

@@ -2,7 +2,6 @@
 """`semel call` against a provider that misbehaves: one key and the same bytes in each attempt, all
 of it within the deadline, and a final class that is true."""
 import json
-import os
 import socket
 import ssl
 import subprocess
@@ -205,8 +204,7 @@ def test_tls_hangs(up, call):
     assert 'while connecting' in p.err() and 'nothing was sent' in p.err()
 
 
-@pytest.mark.skipif(os.environ.get('SEMEL_BUILD_KIND') in ('asan', 'tsan'),
-                    reason='a sanitizer comes first')
+@pytest.mark.preload
 def test_a_name_server_that_does_not_answer_is_not_waited_for(call, tmp):
     (tmp / 'slow.c').write_text('#include <unistd.h>\n'
                                 'int getaddrinfo(const char *n, const char *s, const void *h, void **r)\n'
