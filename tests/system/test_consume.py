@@ -345,6 +345,7 @@ def test_o71_o72_o73_rebalances_lose_and_double_nothing(world):
         running.append(world.start(topic, '--batch-rows', '20', wait=False))
         wait_until(lambda: world.effects() >= min(n, (i + 1) * n // 8), 60)
         gone = running.pop(0)
+        gone.wait_log('admin listener on port', 30)  # it hears signals
         if i % 2:
             gone.kill()
             gone.wait()
