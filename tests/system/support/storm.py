@@ -63,7 +63,8 @@ class Clients:
 
     def release(self, n):
         self.begun += n
-        self.permits.release(n)
+        if n > 0:
+            self.permits.release(n)
 
     def open(self):
         return self.begun - len(self.confirmed)
