@@ -19,8 +19,12 @@ static bool retry_next(struct consume *c)
                 struct inbox_letters letters = {0};
                 semel_error err = {0};
                 if (s->vt->list(s, consumer, INBOX_RETRY, 0, 1, clock_boot_us() + CONSUME_ASK_US,
-                                &letters, &err) != SEMEL_OK || letters.n == 0)
+                                &letters, &err) != SEMEL_OK)
                         return false;
+                if (letters.n == 0) {
+                        inbox_letters_release(&letters);
+                        return false;
+                }
                 const struct inbox_letter *l = &letters.letter[0];
                 const struct inbox_event e = {
                         .consumer = l->consumer, .source = l->source, .id = l->event_id,

@@ -223,7 +223,9 @@ static semel_code db_check(struct outbox_session *s, enum outbox_mode mode, int6
         (void)mode;
         (void)deadline_us;
         (void)err;
+        pthread_mutex_lock(&world.lock);
         see(ret);
+        pthread_mutex_unlock(&world.lock);
         return SEMEL_OK;
 }
 
