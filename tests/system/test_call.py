@@ -239,7 +239,7 @@ def test_a_big_body_is_sent_again_whole(up, call, tmp):
     big = bytes(range(256)) * (8 << 12)
     (tmp / 'big').write_bytes(big)
     up.plan = [reads_nothing, closes(True)]
-    p, _ = call(up.url + '/c', '--attempt-timeout', '3s', data=f'@{tmp}/big')
+    p, _ = call(up.url + '/c', '--attempt-timeout', '8s', data=f'@{tmp}/big')
     assert p.returncode == DONE, p.logs()
     assert same_bytes(up, body=big) == 2 and up.effects == {KEY: 1}
     assert not [k for k, _ in up.requests[0].headers if k.lower() == 'expect']
