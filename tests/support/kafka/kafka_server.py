@@ -205,8 +205,18 @@ class Server:
         return self.start()
 
     def pause(self):
-        """It is there, takes connections, and does not answer."""
+        """It is there, takes connections, and does not answer: from the return on, none of its threads
+        runs (a busy machine may take a moment to stop the last one)."""
         self.popen.send_signal(signal.SIGSTOP)
+        while not self._stands_still():
+            pause(0.002)
+
+    def _stands_still(self):
+        try:
+            return all((t / 'stat').read_text().rsplit(')', 1)[1].split()[0] == 'T'
+                       for t in pathlib.Path(f'/proc/{self.popen.pid}/task').iterdir())
+        except OSError:
+            return False  # one of them has just ended
 
     def resume(self):
         self.popen.send_signal(signal.SIGCONT)
