@@ -415,7 +415,8 @@ def test_a_second_signal_ends_it_at_once(make):
     begun = time.monotonic()
     d.process.send(signal.SIGTERM)
     assert d.process.wait(5) == 128 + signal.SIGTERM
-    assert time.monotonic() - begun < 1
+    # the thread sanitizer itself sleeps for a second at every exit
+    assert time.monotonic() - begun < (3 if os.environ.get('SEMEL_BUILD_KIND') == 'tsan' else 1)
 
 
 def refuses(port):
