@@ -130,14 +130,15 @@ static void c9_a_commit_that_timed_out_is_called_again(void **state)
         kit_create(kit_broker(), topic, 1, NULL);
         struct bus_producer *p = tx_producer(kit_topic("tx"));
         must(bus_tx_init(p, 20 * SECOND, &err), BUS_TX_OK);
-        must(bus_tx_begin(p, &err), BUS_TX_OK);
-        kit_send(p, topic, "k", "row");
-        enum bus_tx_result r = bus_tx_commit(p, 0, &err);
-        if (r == BUS_TX_AGAIN)
-                r = bus_tx_commit(p, 20 * SECOND, &err);
-        else
-                print_message("0 ms were enough\n");
-        must(r, BUS_TX_OK);
+        /* A broker may be quicker than a time-out of 0 ms: until one has struck. */
+        enum bus_tx_result r = BUS_TX_OK;
+        for (int i = 0; i < 100 && r == BUS_TX_OK; i++) {
+                must(bus_tx_begin(p, &err), BUS_TX_OK);
+                kit_send(p, topic, "k", "row");
+                r = bus_tx_commit(p, 0, &err);
+        }
+        must(r, BUS_TX_AGAIN);
+        must(bus_tx_commit(p, 20 * SECOND, &err), BUS_TX_OK);
         bus_producer_close(p);
         assert_string_equal(kit_read(kit_broker(), topic, 0, true), "row");
 }

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from support.binaries import FULL
+
 CRASH = pathlib.Path(__file__).resolve().parents[1] / 'crash'
 # A sanitizer makes each run many times longer; there, a few points look for its reports.
-FULL = os.environ.get('SEMEL_BUILD_KIND', 'gcc') in ('gcc', 'clang')
 POINTS = 40 if FULL else 8
 RELAY_POINTS = 20 if os.environ.get('SEMEL_BUILD_KIND', 'gcc') == 'gcc' else 4
 # Its leak check cannot run under ptrace.

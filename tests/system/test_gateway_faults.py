@@ -232,15 +232,21 @@ def test_h62_the_store_goes_down_at_the_completion(procs, build, pg_own, semel, 
     upstream.close()
 
 
-def test_h63_refused_connections_free_the_key(procs, build, sqlite_url):
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h63_refused_connections_free_the_key(procs, build, sqlite_url, dedupes):
     port = free_port()
-    gateway = Gateway(procs, build.semel, f'http://127.0.0.1:{port}', sqlite_url)
+    gateway = Gateway(procs, build.semel, f'http://127.0.0.1:{port}', sqlite_url,
+                      *(['--idempotent'] if dedupes else []))
     first = gateway.post('k')
     assert (first.status, first.problem) == (502, 'upstream-unreachable')
     assert first.header('Idempotency-Outcome') == 'not-executed'
     assert first.header('Retry-After') == '1'
     second = gateway.post('k', body=b'another request')  # the key is free: no mismatch
     assert second.problem == 'upstream-unreachable'
+    upstream = Upstream(dedupes, port=port)
+    third = gateway.post('k', body=b'a third request')
+    assert third.status == 201 and not third.replayed and upstream.effects['k'] == 1
+    upstream.close()
 
 
 def test_h63_a_reset_before_a_byte_was_read_is_judged_by_what_was_sent(start, sqlite_url):
@@ -309,8 +315,9 @@ def test_a_client_that_leaves_before_the_body_is_whole_claims_nothing(start, sql
     assert gateway.post('k').status == 201
 
 
-def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url, procs, build, semel):
-    upstream, gateway = start(False, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url, procs, build, semel, dedupes):
+    upstream, gateway = start(dedupes, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
     upstream.plan.append(up.hangs(True))
     call = gateway.background('k')
     wait_until(lambda: upstream.effects['k'] == 1)
@@ -318,7 +325,11 @@ def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url,
     with pytest.raises(Exception):
         call.result(10)
     again = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                    '--lease', '1s')
+                    '--lease', '1s', *(['--idempotent'] if dedupes else []))
+    if dedupes:
+        reply = wait_until(lambda: (r := again.post('k')).status == 201 and r, timeout=10)
+        assert reply.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
+        return
     reply = wait_until(lambda: (r := again.post('k')).problem == 'outcome-unknown' and r, timeout=10)
     assert reply.status == 409
     assert upstream.effects['k'] == 1
@@ -326,22 +337,34 @@ def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url,
     assert '"UNKNOWN"' in listed.out() and '"k"' in listed.out()
 
 
-def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, sqlite_url, procs, build):
-    upstream, gateway = start(True, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, sqlite_url, procs, build,
+                                                                        dedupes):
+    upstream, gateway = start(dedupes, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
     upstream.plan.append(up.hangs(True))
     call = gateway.background('k')
     wait_until(lambda: upstream.effects['k'] == 1)
     gateway.process.stop()
-    other = Gateway(procs, build.semel, upstream.url, sqlite_url, '--idempotent',
-                    '--upstream-timeout', '900ms', '--lease', '1s')
-    reply = wait_until(lambda: (r := other.post('k')).status == 201 and r, timeout=10)
+    other = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
+                    '--lease', '1s', *(['--idempotent'] if dedupes else []))
+    reply = wait_until(lambda: (r := other.post('k')) and r.problem_or_none() != 'in-flight' and r,
+                       timeout=10)
+    if dedupes:
+        assert reply.status == 201
+    else:
+        assert (reply.status, reply.problem) == (409, 'outcome-unknown')
     upstream.release.set()
     gateway.process.cont()
     late = call.result(20)
     assert late.status in (201, 502, 504), late
     gateway.wait_quiet()
-    replay = other.post('k')
-    assert replay.replayed and replay.body == reply.body
+    again = other.post('k')
+    if dedupes:
+        assert again.replayed and again.body == reply.body
+    elif late.status == 201:  # its upstream answered in time after all: the key has its reply
+        assert again.replayed and again.body == late.body
+    else:
+        assert (again.status, again.problem) == (409, 'outcome-unknown')
     assert upstream.effects['k'] == 1
 
 
@@ -397,12 +420,14 @@ def test_h62_the_store_comes_back_before_the_claim_is_over(procs, build, pg_own,
     upstream.close()
 
 
-def test_h62_a_disk_that_is_full(procs, build, sqlite_url):
+@pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
+def test_h62_a_disk_that_is_full(procs, build, sqlite_url, dedupes):
     """Files may grow to 1 MiB only: some claims fail, and some completions."""
-    upstream = Upstream()
+    upstream = Upstream(dedupes)
+    extra = ['--idempotent'] if dedupes else []
     limit = ('sh', '-c', 'trap "" XFSZ; ulimit -f 1024; exec "$@"', 'sh')
     gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                      '--lease', '1s', prefix=limit)
+                      '--lease', '1s', *extra, prefix=limit)
     big = b'HTTP/1.1 201 Created\r\nContent-Length: 50000\r\n\r\n' + b'd' * 50000
     heard = []
     for i in range(60):
@@ -420,6 +445,19 @@ def test_h62_a_disk_that_is_full(procs, build, sqlite_url):
             assert gateway.post(f'k{i}').body == b'd' * 50000
         assert upstream.effects[f'k{i}'] <= 1
     assert gateway.process.alive()
+    gateway.process.kill()
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
+                      '--lease', '1s', *extra)  # there is room again
+    for i, (status, _) in enumerate(heard):
+        if heard[i] == (201, None):
+            continue
+        again = wait_until(lambda i=i: (r := gateway.post(f'k{i}')) and
+                           r.problem_or_none() != 'in-flight' and r, timeout=15)
+        if dedupes or status == 503:
+            assert again.status == 201, again
+        else:
+            assert (again.status, again.problem) == (409, 'outcome-unknown')
+        assert upstream.effects[f'k{i}'] == 1
     upstream.close()
 
 

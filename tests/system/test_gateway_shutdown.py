@@ -2,7 +2,6 @@
 """How a gateway ends: drained, cut by its deadline, told twice, as PID 1, and while it is needed."""
 import http.client
 import os
-import re
 import signal
 import socket
 import threading
@@ -12,6 +11,7 @@ import pytest
 
 from support import upstream as up
 from support.gateway import Gateway
+from support.process import PID_1, pid_1_below
 from support.upstream import Forever
 from support.wait import wait_until
 
@@ -154,22 +154,9 @@ def test_a_second_signal_ends_it_at_once(start, sqlite_url, upstream):
         call.result(10)
 
 
-def pid_1_below(pid):
-    """The process under `pid` that is the first of its namespace."""
-    while True:
-        status = open(f'/proc/{pid}/status').read()
-        if re.search(r'^NSpid:.*\t1$', status, re.M):
-            return pid
-        pid = int(open(f'/proc/{pid}/task/{pid}/children').read().split()[0])
-
-
 def test_as_pid_1(procs, build, sqlite_url, upstream):
     """Where a signal without a handler is not delivered at all."""
-    prefix = ('unshare', '--pid', '--fork', '--kill-child', '--mount-proc')
-    if os.geteuid() != 0:  # a namespace is root's to make; the gateway in it is ours
-        prefix = ('sudo', '-n', *prefix, 'setpriv', f'--reuid={os.geteuid()}',
-                  f'--regid={os.getegid()}', '--clear-groups')
-    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, prefix=prefix)
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, prefix=PID_1)
     assert gateway.post('k').status == 201
     os.kill(pid_1_below(gateway.process.pid), signal.SIGTERM)
     assert gateway.process.wait(20) == 0

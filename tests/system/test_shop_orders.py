@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orders: confirmed once, and the event or the charge with it, on both databases."""
 import concurrent.futures
+import http.client
 import json
 import signal
 
@@ -10,7 +11,7 @@ from support.payd import Payd
 from support.wait import wait_until
 
 ORDERS = '/api/v1/orders'
-GONE = Exception  # a connection that broke, in any way
+GONE = (OSError, http.client.HTTPException)  # a connection that broke
 
 
 def create(shop, total=4200, customer='customer-1', key=None):

@@ -23,10 +23,10 @@ import pytest
 
 from support.binaries import FULL
 from support.kafka import consume_all
+from support.process import PID_1, pid_1_below
 from support.relay import Outbox, Relay
 from support.storm import PARTITIONS, Clients, Part, Story
 from support.wait import wait_until
-from test_shutdown import pid_1_below
 
 pytestmark = pytest.mark.kafka
 
@@ -35,10 +35,6 @@ SEED = int(os.environ.get('SEMEL_SEED', random.SystemRandom().randrange(1 << 32)
 DEADLINE_S = 25
 AT_ONCE = 3  # told at the same moment
 MODES = ['single', 'two-phase', 'exactly-once']
-PID_1 = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc']
-if os.geteuid() != 0:
-    PID_1 = ['sudo', '-n', *PID_1, 'setpriv', f'--reuid={os.geteuid()}', f'--regid={os.getegid()}',
-             '--clear-groups']
 
 
 class Starter:
@@ -143,6 +139,7 @@ class World:
         self.clients = Clients(s.places, 6, chance.randrange(1 << 32))
         self.pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
         self.count, self.longest = collections.Counter(), 0.0
+        self.cut = collections.Counter()  # second signals and kills that found a daemon still there
         self.under_way, self.begun = 0, time.monotonic()
 
     def start_consume(self, group, handler):
@@ -164,7 +161,8 @@ class World:
             now, todo = todo[:AT_ONCE], todo[AT_ONCE:]
             now = list(dict.fromkeys(now))  # (two rounds may meet)
             self.load()
-            list(self.pool.map(how, now, [self.chance.random() * 0.05 for _ in now]))
+            codes = list(self.pool.map(how, now, [self.chance.random() * 0.05 for _ in now]))
+            self.cut[how.__name__] += sum(code != 0 for code in codes)
             self.count.update(p.name for p in now)
             print(f'{time.monotonic() - self.begun:5.1f} s, {len(self.clients.confirmed)} confirmed: {[p.name for p in now]}')
 
@@ -199,6 +197,7 @@ class World:
         self.longest = max(self.longest, took)
         self.nothing_half_done(part)
         self.again(part)
+        return code
 
     def nothing_half_done(self, part):
         if part.user:
@@ -226,6 +225,7 @@ class World:
         assert code in (0, 128 + signal.SIGTERM), f'{part.name}: {code}\n{part.process.logs()}'
         assert time.monotonic() - begun < 5, part.name
         self.again(part)
+        return code
 
     def killed_in_the_drain(self, part, pause_s):
         pid = target(part.process)
@@ -236,8 +236,10 @@ class World:
         except ProcessLookupError:
             pass
         killed = 1 if part.process.first else -signal.SIGKILL  # unshare says 1
-        assert part.process.wait(10) in (0, killed), part.name
+        code = part.process.wait(10)
+        assert code in (0, killed), part.name
         self.again(part)
+        return code
 
     # -- the end -----------------------------------------------------------------------------------
     def settle(self):
@@ -294,6 +296,9 @@ def test_told_to_end_at_any_moment(procs, build, pg_own, kafka_own, tmp):
         os.kill(target(part.process), signal.SIGTERM)
         assert part.process.wait(DEADLINE_S) == 0, part.process.logs()
     world.story.check({o: total for o, (_, total, _) in world.clients.confirmed.items()})
-    print(f'{dict(world.count)}, {world.under_way} times with orders under way; came again: {again}')
+    print(f'{dict(world.count)}, {world.under_way} times with orders under way; came again: {again}; '
+          f'cut off {dict(world.cut)}')
     assert len(world.count) == len(world.parts) or MOMENTS < len(world.parts)
     assert world.under_way > 0
+    # A daemon with little to do is gone before the second signal: not every one may be.
+    assert not FULL or (world.cut['told_twice'] and world.cut['killed_in_the_drain']), world.cut

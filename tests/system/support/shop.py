@@ -45,6 +45,9 @@ class Reply:
         assert self.json['status'] == self.status
         return self.json['type'].rsplit('/', 1)[1]
 
+    def problem_or_none(self):
+        return self.problem if self.header('Content-Type') == 'application/problem+json' else None
+
     def kept(self):
         """What a replay must repeat: all but Date, and the mark of a replay."""
         drop = ('date', 'idempotent-replayed', 'connection')

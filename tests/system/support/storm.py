@@ -12,7 +12,7 @@ from .kafka import consume_all
 from .payd import Payd
 from .relay import Relay
 from .shop import Reply, Shop
-from .wait import free_port, wait_until
+from .wait import answered, free_port, wait_until
 
 HEADERS = {'Content-Type': 'application/json', 'Host': 'shop.test'}
 UNKNOWN = 3
@@ -110,24 +110,13 @@ class Clients:
             assert self.ending or r is None or r.status not in (400, 402, 404, 422), r
             self.retries += 1
             return None
-        end = wait_until(lambda: tried(attempt), timeout=120, what=key, interval=0.03)
-        if isinstance(end, BaseException):
-            raise end
-        return end
+        return answered(attempt, timeout=120, what=key, interval=0.03)
 
     def join(self):
         self.ending = True
         self.permits.release(len(self.threads))
         for t in self.threads:
             t.join(60)
-
-
-def tried(attempt):
-    """wait_until() goes on after an error; one of ours ends it."""
-    try:
-        return attempt()
-    except AssertionError as e:
-        return e
 
 
 class Part:

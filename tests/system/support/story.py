@@ -9,7 +9,7 @@ import threading
 from .binaries import ROOT
 from .payd import Payd
 from .shop import Database
-from .wait import free_port, wait_until
+from .wait import answered, free_port, wait_until
 
 
 class Story:
@@ -128,7 +128,7 @@ class Clients:
             self.more.notify_all()
 
     def send(self, key, path, body):
-        def answered():
+        def attempt():
             with self.lock:
                 self.tries += 1
             conn = http.client.HTTPConnection('127.0.0.1', self.story.shop_port, timeout=20)
@@ -144,7 +144,7 @@ class Clients:
                 pass  # the shop is away, or went while it answered
             finally:
                 conn.close()
-        return wait_until(answered, 120, f'{key} to be answered')
+        return answered(attempt, timeout=120, what=f'{key} to be answered')
 
     def stop(self):
         with self.more:

@@ -26,6 +26,20 @@ def wait_until(condition, timeout=10.0, what='', interval=0.01):
         time.sleep(interval)
 
 
+def answered(attempt, **how):
+    """wait_until(attempt), but an AssertionError in it ends the wait at once and is raised: the attempt
+    came through, and what it got is wrong."""
+    def look():
+        try:
+            return attempt()
+        except AssertionError as e:
+            return e
+    got = wait_until(look, **how)
+    if isinstance(got, AssertionError):
+        raise got
+    return got
+
+
 def free_port(host='127.0.0.1'):
     """A TCP port that nobody listens on now.  Another process may take it before the caller
     does; programs that can should be given port 0 instead."""
