@@ -22,7 +22,7 @@ static void copy_text(char *out, size_t max, struct span s)
 /* source:event-id:consumer; their digest where that is longer than a key may be. */
 static void make_key(const struct inbox_event *e, char key[SEMEL_KEY_BYTES_MAX + 1])
 {
-        char parts[3][LIMIT_INBOX_NAME_BYTES + 1];
+        char parts[3][LIMIT_INBOX_NAME_BYTES + 1] = {{0}}; /* all of it is digested */
         copy_text(parts[0], sizeof parts[0], e->source);
         copy_text(parts[1], sizeof parts[1], e->id);
         copy_text(parts[2], sizeof parts[2], e->consumer);

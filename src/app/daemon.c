@@ -161,6 +161,7 @@ void daemon_free(struct daemon *d)
 {
         if (!d)
                 return;
+        d->over = true; /* a start that failed: nobody is asked */
         if (d->watching)
                 stop_close();
         admin_free(d->admin);

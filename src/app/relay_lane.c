@@ -231,9 +231,9 @@ static enum round round_of(struct lane *l)
 static void idle(struct lane *l, int64_t us)
 {
         int64_t due_us = blocked_keys_next_due(&l->blocked), now = clock_boot_us();
-        if (due_us != INT64_MAX && due_us - now < us)
+        if (l->may_peek && due_us != INT64_MAX && due_us - now < us)
                 us = due_us > now ? due_us - now : 0;
-        if (blocked_keys_any_dead(&l->blocked) && l->refresh_us - now < us)
+        if (l->may_peek && blocked_keys_any_dead(&l->blocked) && l->refresh_us - now < us)
                 us = l->refresh_us > now ? l->refresh_us - now : 0;
         if (l->r->mode == OUTBOX_TWO_PHASE && l->may_peek && l->unstick_us - now < us)
                 us = l->unstick_us > now ? l->unstick_us - now : 0;
@@ -251,6 +251,8 @@ static void *lane_main(void *arg)
                 atomic_store(&l->thread.moved_us, clock_boot_us());
                 enum round round = round_of(l);
                 relay_share_let_go(r, l->index);
+                atomic_store(&r->metrics.blocked_keys[l->index],
+                             l->slot_count ? (int64_t)l->blocked.n : 0);
                 if (round == ROUND_TROUBLE)
                         idle(l, TROUBLE_US);
                 else if (round == ROUND_NOTHING)

@@ -47,7 +47,7 @@ static int format_histogram(struct buf *out, const char *name, const char *help,
         }
         count += atomic_load(&h->bucket[RELAY_BUCKETS]);
         if (rc == BUF_OK)
-                rc = buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %g\n%s_count %llu\n", name,
+                rc = buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name,
                                 (unsigned long long)count, name,
                                 (double)atomic_load(&h->sum) / unit, name,
                                 (unsigned long long)count);

@@ -230,7 +230,6 @@ static void block_failed_keys(struct lane *l, size_t n, uint32_t lost)
                 (void)blocked_keys_add(&l->blocked, m->slot, m->id, l->key[i],
                                        now + m->retry_after_us, dead);
         }
-        atomic_store(&l->r->metrics.blocked_keys[l->index], (int64_t)l->blocked.n);
 }
 
 static void count_marks(struct lane *l, size_t n)

@@ -7,7 +7,8 @@
 
 static bool lease_is_over(struct relay *r)
 {
-        return clock_boot_us() >= atomic_load(&r->lease_end_us);
+        int64_t now = clock_boot_us();
+        return now >= atomic_load(&r->lease_end_us);
 }
 
 size_t relay_share_of_lane(struct relay *r, int lane, struct outbox_slot *ret)
@@ -79,7 +80,6 @@ static int lane_for(struct relay *r, int slot)
 void relay_share_update(struct relay *r, const struct outbox_view *view, int64_t lease_end_us)
 {
         uint32_t news = 0, lost = 0;
-        bool was_over = lease_is_over(r);
         pthread_mutex_lock(&r->lock);
         for (int i = 0; i < EVENT_SLOTS; i++) {
                 struct relay_slot *s = &r->slot[i];
@@ -96,7 +96,9 @@ void relay_share_update(struct relay *r, const struct outbox_view *view, int64_t
                 s->giving = false;
                 atomic_store(&s->epoch, has);
         }
-        atomic_store(&r->lease_end_us, lease_end_us);
+        /* A lane that found it over a moment ago sleeps until it is woken. */
+        int64_t before_us = atomic_exchange(&r->lease_end_us, lease_end_us);
+        bool was_over = clock_boot_us() >= before_us;
         pthread_mutex_unlock(&r->lock);
         for (int i = 0; i < EVENT_SLOTS; i++)
                 if (lost >> i & 1) {
