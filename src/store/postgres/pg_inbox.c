@@ -28,8 +28,7 @@ static const Oid handler_types[2][HANDLER_PARAMS] = {
 
 /* -- what an error means ---------------------------------------------------------------------- */
 
-/* Of a statement of ours: it is the database's trouble, never an event's. */
-static enum inbox_end end_of_ours(const char *sqlstate, semel_code code)
+enum inbox_end pg_inbox_end_of_ours(const char *sqlstate, semel_code code)
 {
         if (inbox_sqlstate_is_goodbye(sqlstate))
                 return INBOX_BROKE;
@@ -46,8 +45,7 @@ static enum inbox_end end_of_ours(const char *sqlstate, semel_code code)
         }
 }
 
-/* Of the handler's statement or the COMMIT: what is not known to be nobody's fault is the event's. */
-static enum inbox_end end_of_handler(const char *sqlstate)
+enum inbox_end pg_inbox_end_of_handler(const struct pg_inbox *in, const char *sqlstate)
 {
         if (inbox_sqlstate_is_goodbye(sqlstate))
                 return INBOX_BROKE;
@@ -55,7 +53,7 @@ static enum inbox_end end_of_handler(const char *sqlstate)
                 return INBOX_AGAIN;
         if (strncmp(sqlstate, "53", 2) == 0 || strcmp(sqlstate, "25006") == 0)
                 return INBOX_DOWN;
-        return INBOX_FAILED;
+        return in->cancelled ? INBOX_AGAIN : INBOX_FAILED; /* AGAIN: we ended it ourselves */
 }
 
 static void result_lost(struct inbox_result *ret)
@@ -269,10 +267,8 @@ semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *h
         in->direct = true; /* through a pooler the name is of no use, but the answer is */
         code = prepare(in, handler, &local);
         in->direct = direct;
-        if (!direct) {
-                in->prepared = NULL;
+        if (!direct)
                 pg_inbox_drop(in);
-        }
         if (code != SEMEL_OK && local.code != SEMEL_ERR_STORE_DOWN) {
                 const char *words = strstr(local.text, "(SQLSTATE");
                 code = err_set(err, SEMEL_ERR_ARGUMENT, "--sql does not prepare: %.500s",
@@ -381,7 +377,7 @@ static bool record(struct pg_inbox *in, const struct inbox_event *events, size_t
         }
         (void)pg_inbox_collect(in, 2, &res, ret);
         if (ret->end == INBOX_FAILED)
-                ret->end = end_of_ours(ret->err.sqlstate, ret->err.code);
+                ret->end = pg_inbox_end_of_ours(ret->err.sqlstate, ret->err.code);
         if (ret->end == INBOX_DONE) {
                 ret->processed = mark_first(in, events, n, res);
                 ret->duplicates = n - ret->processed;
@@ -420,7 +416,7 @@ static void call_handlers(struct pg_inbox *in, const struct inbox_event *events,
                 ret->err = why;
                 ret->failed_at = i;
                 ret->end = PQstatus(in->pg) != CONNECTION_OK ? INBOX_BROKE
-                                                             : end_of_handler(said.sqlstate);
+                                                             : pg_inbox_end_of_handler(in, said.sqlstate);
         }
         if (PQstatus(in->pg) == CONNECTION_OK)
                 (void)PQsetnonblocking(in->pg, 1);
@@ -462,10 +458,10 @@ static void handle_and_commit(struct pg_inbox *in, const struct inbox_event *eve
         if (ret->end != INBOX_FAILED)
                 return;
         if (good < sent_alarms) {
-                ret->end = end_of_ours(ret->err.sqlstate, ret->err.code);
+                ret->end = pg_inbox_end_of_ours(ret->err.sqlstate, ret->err.code);
                 return;
         }
-        ret->end = end_of_handler(ret->err.sqlstate);
+        ret->end = pg_inbox_end_of_handler(in, ret->err.sqlstate);
         ret->failed_at = n;
         good -= sent_alarms;
         for (size_t i = 0; i < n && handler->sql; i++) {
@@ -491,9 +487,8 @@ static void reap(struct pg_inbox *in, const struct inbox_result *ret)
         PQclear(pg_inbox_ask(in, sql_postgres_reap, clock_boot_us() + 2 * SECOND, &ignored));
 }
 
-/* Ready for a transaction, or ret says why not. */
-static bool ready(struct pg_inbox *in, const struct inbox_handler *handler, int64_t deadline_us,
-                  struct inbox_result *ret)
+bool pg_inbox_ready(struct pg_inbox *in, const struct inbox_handler *handler, int64_t deadline_us,
+                    struct inbox_result *ret)
 {
         *ret = (struct inbox_result){.end = INBOX_DONE};
         semel_code code = pg_inbox_connect(in, deadline_us, &ret->err);
@@ -501,7 +496,7 @@ static bool ready(struct pg_inbox *in, const struct inbox_handler *handler, int6
                 code = prepare(in, handler, &ret->err);
         if (code == SEMEL_OK)
                 return true;
-        ret->end = end_of_ours(ret->err.sqlstate, code);
+        ret->end = pg_inbox_end_of_ours(ret->err.sqlstate, code);
         if (ret->end == INBOX_BROKE || ret->end == INBOX_AGAIN)
                 ret->end = INBOX_DOWN; /* nothing was sent */
         return false;
@@ -513,15 +508,13 @@ void pg_inbox_apply(struct inbox_session *s, const struct inbox_event *events, s
 {
         struct pg_inbox *in = pg_inbox_of(s);
         assert(n > 0 && n <= LIMIT_INBOX_BATCH_ROWS);
-        if (!ready(in, handler, deadline_us, ret))
+        if (!pg_inbox_ready(in, handler, deadline_us, ret))
                 return;
         if (record(in, events, n, handler, ret))
                 handle_and_commit(in, events, n, handler, counted, ret);
         if (ret->end == INBOX_DONE)
                 return;
         ret->processed = ret->duplicates = ret->alarms = 0;
-        if (ret->end == INBOX_FAILED && in->cancelled) /* we ended it ourselves */
-                ret->end = INBOX_AGAIN;
         pg_inbox_rollback(in);
         reap(in, ret);
 }
@@ -545,5 +538,5 @@ void pg_inbox_handle_one(struct pg_inbox *in, const struct inbox_handler *handle
         }
         (void)pg_inbox_collect(in, SIZE_MAX, NULL, ret);
         if (ret->end == INBOX_FAILED)
-                ret->end = end_of_handler(ret->err.sqlstate);
+                ret->end = pg_inbox_end_of_handler(in, ret->err.sqlstate);
 }

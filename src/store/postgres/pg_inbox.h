@@ -79,6 +79,13 @@ semel_code pg_inbox_seen(struct inbox_session *s, const struct inbox_event *even
 void pg_inbox_apply(struct inbox_session *s, const struct inbox_event *events, size_t n,
                     const struct inbox_handler *handler, bool counted, int64_t deadline_us,
                     struct inbox_result *ret);
+/* What an error means: of a statement of ours it is the database's trouble, never an event's; of the
+ * handler's statement or the COMMIT, what is not known to be nobody's fault is the event's. */
+enum inbox_end pg_inbox_end_of_ours(const char *sqlstate, semel_code code);
+enum inbox_end pg_inbox_end_of_handler(const struct pg_inbox *in, const char *sqlstate);
+/* Ready for a transaction (handler NULL: without one), or ret says why not. */
+bool pg_inbox_ready(struct pg_inbox *in, const struct inbox_handler *handler, int64_t deadline_us,
+                    struct inbox_result *ret);
 /* Read what a pipeline says, up to its Sync: how many statements succeeded before the first that
  * failed.  ret->end DONE or as the error wants it; `keep`: the result of this statement. */
 size_t pg_inbox_collect(struct pg_inbox *in, size_t keep, PGresult **ret_kept,

@@ -73,26 +73,17 @@ static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, cons
 
 static void as_ours(struct inbox_result *ret)
 {
-        if (ret->end != INBOX_FAILED)
-                return;
-        if (inbox_sqlstate_is_transient(ret->err.sqlstate))
-                ret->end = INBOX_AGAIN;
-        else
-                ret->end = ret->err.code == SEMEL_ERR_STORE_DOWN ||
-                                           ret->err.code == SEMEL_ERR_STORE_FULL
-                                   ? INBOX_DOWN
-                                   : INBOX_STOP;
+        if (ret->end == INBOX_FAILED)
+                ret->end = pg_inbox_end_of_ours(ret->err.sqlstate, ret->err.code);
 }
 
 static bool begin(struct pg_inbox *in, int64_t deadline_us, struct inbox_result *ret)
 {
-        *ret = (struct inbox_result){.end = INBOX_DONE};
-        if (pg_inbox_connect(in, deadline_us, &ret->err) == SEMEL_OK) {
-                if (PQenterPipelineMode(in->pg))
-                        return true;
-                (void)pg_error_from_connection(&ret->err, in->pg);
-        }
-        ret->end = ret->err.code == SEMEL_ERR_STORE_DOWN ? INBOX_DOWN : INBOX_STOP;
+        if (!pg_inbox_ready(in, NULL, deadline_us, ret))
+                return false;
+        if (PQenterPipelineMode(in->pg))
+                return true;
+        ret->end = pg_inbox_end_of_ours("", pg_error_from_connection(&ret->err, in->pg));
         return false;
 }
 
@@ -218,9 +209,9 @@ void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t i
         number(&in->params, 0, PG_INT8, l.id);
         sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_done, true);
         commit(in, sent, ret);
-        if (ret->end == INBOX_FAILED && inbox_sqlstate_is_transient(ret->err.sqlstate))
-                ret->end = INBOX_AGAIN;
-        ret->processed = 1;
+        if (ret->end == INBOX_FAILED)
+                ret->end = pg_inbox_end_of_handler(in, ret->err.sqlstate);
+        ret->processed = ret->end == INBOX_DONE;
 out:
         pg_inbox_rollback(in);
         if (ret->end == INBOX_FAILED)

@@ -43,9 +43,7 @@ PGresult *pg_inbox_result(struct pg_inbox *in, bool *ret_lost)
                 if (more == 0 && !PQisBusy(pg))
                         break;
                 if (!wait_for(pg, (short)(POLLIN | (more ? POLLOUT : 0)), in->deadline_us)) {
-                        in->cancelled = true; /* what runs there is of no use any more */
-                        if (in->s.vt->cancel)
-                                in->s.vt->cancel(&in->s);
+                        in->s.vt->cancel(&in->s); /* what runs there is of no use any more */
                         *ret_lost = true;
                         pg_inbox_drop(in);
                         return NULL;
@@ -289,7 +287,8 @@ semel_code postgres_inbox_open(const char *url, const char *name, struct inbox_s
         in->s.vt = &pg_inbox_vt;
         (void)pthread_mutex_init(&in->mu, NULL);
         pg_params_init(&in->params);
-        buf_init(&in->jsonb, LIMIT_EVENT_HEADERS_BYTES * 4);
+        /* As much as a worker may hand over (it grows with what it has to hold). */
+        buf_init(&in->jsonb, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * LIMIT_INBOX_BATCH_ROWS);
         semel_code code = pg_config_parse(url, &in->config, err);
         in->order = calloc(LIMIT_INBOX_BATCH_ROWS, sizeof *in->order);
         in->first = calloc(LIMIT_INBOX_BATCH_ROWS, sizeof *in->first);

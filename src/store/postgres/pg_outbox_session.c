@@ -173,7 +173,7 @@ semel_code pg_outbox_connect(struct pg_outbox *ob, int64_t deadline_us, semel_er
         pg_outbox_drop(ob);
         /* A server that is away is not knocked at in a loop. */
         int64_t now_us = clock_boot_us();
-        if (ob->retry_us > now_us) {
+        if (ob->retry_us > now_us && deadline_us > now_us) {
                 int64_t until_us = ob->retry_us < deadline_us ? ob->retry_us : deadline_us;
                 (void)poll(NULL, 0, (int)((until_us - now_us) / MS + 1));
         }

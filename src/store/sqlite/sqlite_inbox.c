@@ -89,7 +89,7 @@ static sqlite3_stmt *named(struct sqlite_inbox *in, enum inbox_sql which,
 
 /* -- errors ------------------------------------------------------------------------------------- */
 
-static enum inbox_end end_of(semel_code code, enum inbox_end otherwise)
+enum inbox_end sqlite_inbox_end_of(semel_code code, enum inbox_end otherwise)
 {
         switch (code) {
         case SEMEL_ERR_BUSY:
@@ -110,7 +110,7 @@ static enum inbox_end end_of(semel_code code, enum inbox_end otherwise)
 
 void sqlite_inbox_failed(struct sqlite_inbox *in, struct inbox_result *ret)
 {
-        ret->end = end_of(session_error(&in->ses, &ret->err), INBOX_STOP);
+        ret->end = sqlite_inbox_end_of(session_error(&in->ses, &ret->err), INBOX_STOP);
 }
 
 semel_code sqlite_inbox_code(const struct inbox_result *ret, semel_error *err)
@@ -131,6 +131,7 @@ static void shut(struct sqlite_inbox *in)
         }
         (void)sqlite3_finalize(in->handler);
         in->handler = NULL;
+        in->handler_sql = NULL; /* what is refused below is not taken for prepared */
         in->handler_sql = NULL;
         session_close(&in->ses);
         gate_close(&in->gate);
@@ -164,7 +165,7 @@ bool sqlite_inbox_begin(struct sqlite_inbox *in, int64_t deadline_us, struct inb
         in->cancelled = false;
         semel_code code = ensure_open(in, &ret->err);
         if (code != SEMEL_OK) {
-                ret->end = end_of(code, INBOX_STOP);
+                ret->end = sqlite_inbox_end_of(code, INBOX_STOP);
                 return false;
         }
         int64_t until_us = clock_boot_us() + SQLITE_INBOX_LOCK_US;
@@ -180,7 +181,7 @@ bool sqlite_inbox_begin(struct sqlite_inbox *in, int64_t deadline_us, struct inb
                 return true;
         }
         gate_leave(&in->gate);
-        ret->end = end_of(code, INBOX_STOP);
+        ret->end = sqlite_inbox_end_of(code, INBOX_STOP);
         if (code == SEMEL_ERR_UNSAFE || code == SEMEL_ERR_SCHEMA)
                 shut(in); /* the file may be another one by now */
         return false;
@@ -197,7 +198,7 @@ void sqlite_inbox_end(struct sqlite_inbox *in, struct inbox_result *ret)
                         rc = session_run(&in->ses, SQL_COMMIT);
         }
         if (rc != SQLITE_OK) {
-                ret->end = end_of(session_error(&in->ses, &ret->err), INBOX_FAILED);
+                ret->end = sqlite_inbox_end_of(session_error(&in->ses, &ret->err), INBOX_FAILED);
                 ret->failed_at = SIZE_MAX;
                 if (committing && (rc & 0xff) == SQLITE_IOERR)
                         ret->end = INBOX_BROKE; /* nobody knows: doing it again is safe */
@@ -261,7 +262,7 @@ static void run_sql(struct sqlite_inbox *in, const struct inbox_handler *handler
                 if (code == SEMEL_ERR_SCHEMA || code == SEMEL_ERR_INTERNAL)
                         (void)err_set(&ret->err, SEMEL_ERR_REFUSED, "the statement failed: %.500s",
                                       sqlite3_errmsg(in->ses.db));
-                ret->end = in->cancelled ? INBOX_AGAIN : end_of(code, INBOX_FAILED);
+                ret->end = in->cancelled ? INBOX_AGAIN : sqlite_inbox_end_of(code, INBOX_FAILED);
         }
 }
 
@@ -278,7 +279,7 @@ void sqlite_inbox_handle(struct sqlite_inbox *in, const struct inbox_handler *ha
                         if (why.code == SEMEL_OK)
                                 (void)err_set(&why, SEMEL_ERR_REFUSED, "the handler failed");
                         ret->err = why;
-                        ret->end = is_busy ? INBOX_AGAIN : INBOX_FAILED;
+                        ret->end = is_busy || in->cancelled ? INBOX_AGAIN : INBOX_FAILED;
                 }
         }
         if (ret->end == INBOX_DONE && sqlite3_get_autocommit(in->ses.db)) {

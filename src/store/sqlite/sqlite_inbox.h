@@ -65,6 +65,8 @@ bool sqlite_inbox_begin(struct sqlite_inbox *in, int64_t deadline_us, struct inb
 void sqlite_inbox_end(struct sqlite_inbox *in, struct inbox_result *ret);
 /* A statement of ours failed. */
 void sqlite_inbox_failed(struct sqlite_inbox *in, struct inbox_result *ret);
+/* What a code means for the events; `otherwise` where it is not the file's trouble. */
+enum inbox_end sqlite_inbox_end_of(semel_code code, enum inbox_end otherwise);
 /* The same as one code. */
 semel_code sqlite_inbox_code(const struct inbox_result *ret, semel_error *err);
 /* Handle one event in the open transaction. */
@@ -74,9 +76,6 @@ void sqlite_inbox_handle(struct sqlite_inbox *in, const struct inbox_handler *ha
  * *alarms unless NULL). */
 int sqlite_inbox_record(struct sqlite_inbox *in, const struct inbox_event *event, bool *ret_first,
                         size_t *alarms);
-/* Append the event to the outbox, for the dead-letter topic. */
-void sqlite_inbox_to_topic(struct sqlite_inbox *in, const struct inbox_event *event,
-                           const char *topic, const char *reason, struct inbox_result *ret);
 
 /* sqlite_inbox_letter.c */
 void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,

@@ -51,6 +51,34 @@ static int forget_attempts(struct sqlite_inbox *in, const struct inbox_event *e)
         return sqlite_inbox_run(in, stmt);
 }
 
+/* Append the event to the outbox, for the dead-letter topic. */
+static void to_topic(struct sqlite_inbox *in, const struct inbox_event *event, const char *topic,
+                     const char *reason, struct inbox_result *ret)
+{
+        struct buf json;
+        struct event_header_list list = {0};
+        buf_init(&json, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8);
+        semel_code code = inbox_dead_headers(event, reason, &json, &ret->err);
+        if (code == SEMEL_OK)
+                code = event_headers_decode(buf_span(&json), &list, &ret->err);
+        const struct event dead = {
+                .topic = span_str(topic),
+                .key = event->key,
+                .key_is_null = event->key_is_null || !inbox_is_text(event->key.p, event->key.n),
+                .payload = event->payload,
+                .payload_is_null = event->payload_is_null,
+                .partition = EVENT_NO_PARTITION,
+                .headers = list.v,
+                .header_count = list.n,
+        };
+        if (code == SEMEL_OK)
+                code = sqlite_outbox_append(in->ses.db, &dead, NULL, &ret->err);
+        if (code != SEMEL_OK)
+                ret->end = sqlite_inbox_end_of(code, INBOX_STOP);
+        event_headers_release(&list);
+        buf_release(&json);
+}
+
 void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,
                        const char *reason, const char *dead_topic, int64_t deadline_us,
                        bool *ret_buried, struct inbox_result *ret)
@@ -71,7 +99,7 @@ void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event,
         if (rc != SQLITE_OK)
                 sqlite_inbox_failed(in, ret);
         else if (is_new && dead_topic)
-                sqlite_inbox_to_topic(in, event, dead_topic, reason, ret);
+                to_topic(in, event, dead_topic, reason, ret);
         sqlite_inbox_end(in, ret);
         if (ret->end == INBOX_DONE)
                 *ret_buried = is_new;
@@ -129,7 +157,7 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
         struct sqlite_inbox *in = sqlite_inbox_of(s);
         struct inbox_letter l = {0};
         struct buf text;
-        bool found = false;
+        bool found = false, readable = true;
         buf_init(&text, (size_t)LIMIT_EVENT_PAYLOAD_BYTES * 2);
         if (!sqlite_inbox_begin(in, deadline_us, ret))
                 return;
@@ -137,11 +165,15 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
         if (stmt) {
                 sqlite_inbox_bind_text(stmt, 1, consumer);
                 (void)sqlite3_bind_int64(stmt, 2, id);
-                found = sqlite3_step(stmt) == SQLITE_ROW &&
-                        read_letter(stmt, &l, &text) == BUF_OK;
+                found = sqlite3_step(stmt) == SQLITE_ROW;
+                readable = !found || read_letter(stmt, &l, &text) == BUF_OK;
         }
-        if (!stmt || sqlite_inbox_run(in, stmt) != SQLITE_OK)
+        if (!stmt || sqlite_inbox_run(in, stmt) != SQLITE_OK) {
                 sqlite_inbox_failed(in, ret);
+        } else if (!readable) {
+                (void)err_set(&ret->err, SEMEL_ERR_NO_MEMORY, "no memory for a dead letter");
+                ret->end = INBOX_DOWN;
+        }
         if (found && ret->end == INBOX_DONE) {
                 fix_spans(&l, 1, &text);
                 const struct inbox_event event = {
@@ -151,10 +183,12 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
                         .partition = l.partition, .offset = l.offset};
                 sqlite_inbox_handle(in, handler, &event, ret);
         }
-        stmt = found && ret->end == INBOX_DONE ? sqlite_inbox_stmt(in, INBOX_SQL_DONE) : NULL;
-        if (stmt) {
-                (void)sqlite3_bind_int64(stmt, 1, l.id);
-                (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us);
+        if (found && ret->end == INBOX_DONE) { /* the effect does not commit without it */
+                stmt = sqlite_inbox_stmt(in, INBOX_SQL_DONE);
+                if (stmt) {
+                        (void)sqlite3_bind_int64(stmt, 1, l.id);
+                        (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us);
+                }
                 if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
                         sqlite_inbox_failed(in, ret);
         }
@@ -273,7 +307,7 @@ semel_code sqlite_inbox_list(struct inbox_session *s, struct span consumer,
         if (!stmt)
                 return inbox_code_of(err);
         struct inbox_letters list = {.release = release_text};
-        struct buf *text = malloc(sizeof *text);
+        struct buf *text = calloc(1, sizeof *text);
         list.letter = calloc(max + 1, sizeof *list.letter);
         list.driver = text;
         int rc = SQLITE_NOMEM;
@@ -369,31 +403,4 @@ semel_code sqlite_inbox_first(struct sqlite3 *db, const struct inbox_event *even
         if (code == SEMEL_OK)
                 *ret_first = first;
         return code;
-}
-
-void sqlite_inbox_to_topic(struct sqlite_inbox *in, const struct inbox_event *event,
-                           const char *topic, const char *reason, struct inbox_result *ret)
-{
-        struct buf json;
-        struct event_header_list list = {0};
-        buf_init(&json, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8);
-        semel_code code = inbox_dead_headers(event, reason, &json, &ret->err);
-        if (code == SEMEL_OK)
-                code = event_headers_decode(buf_span(&json), &list, &ret->err);
-        const struct event dead = {
-                .topic = span_str(topic),
-                .key = event->key,
-                .key_is_null = event->key_is_null || !inbox_is_text(event->key.p, event->key.n),
-                .payload = event->payload,
-                .payload_is_null = event->payload_is_null,
-                .partition = EVENT_NO_PARTITION,
-                .headers = list.v,
-                .header_count = list.n,
-        };
-        if (code == SEMEL_OK)
-                code = sqlite_outbox_append(in->ses.db, &dead, NULL, &ret->err);
-        if (code != SEMEL_OK)
-                ret->end = code == SEMEL_ERR_BUSY ? INBOX_AGAIN : INBOX_STOP;
-        event_headers_release(&list);
-        buf_release(&json);
 }

@@ -168,10 +168,10 @@ static semel_code read_counts(struct sqlite_outbox *o, struct answer *a, size_t 
                 (void)sqlite3_bind_int(stmt, 1, COUNT_KEPT_MAX);
         size_t n = 0;
         int rc = stmt ? SQLITE_DONE : SQLITE_ERROR;
-        bool room = true;
-        while (stmt && room && n < STATS_MAX && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        while (stmt && n < STATS_MAX && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
                 count[n].state = state_of((const char *)sqlite3_column_text(stmt, 0));
-                room = keep(a, column_span(stmt, 1), &count[n].topic);
+                if (!keep(a, column_span(stmt, 1), &count[n].topic))
+                        break; /* no room: what was read so far is told */
                 count[n].rows = sqlite3_column_int64(stmt, 2);
                 n++;
         }

@@ -60,10 +60,11 @@ static sqlite3_stmt *mark_stmt(const struct marking *m, const struct outbox_mark
                 }
                 break;
         case OUTBOX_BURY:
-        case OUTBOX_UNTRIED:
                 stmt = outbox_stmt(o, OUTBOX_SQL_BURY);
                 if (stmt)
                         bind_str(stmt, 3, mark->reason);
+                break;
+        case OUTBOX_UNTRIED: /* nothing to write; not asked for */
                 break;
         }
         if (stmt) {
