@@ -178,7 +178,11 @@ static semel_code run(const struct options *opt, semel_shutdown *down, semel_err
         semel_consumer *c = semel_consumer_new(opt->db, opt->brokers, opt->group, err);
         semel_code code = c ? configure(c, opt, err) : semel_error_code(err);
         pthread_t cutter;
-        if (code == SEMEL_OK && pthread_create(&cutter, NULL, cut_at_the_deadline, down) == 0) {
+        if (code == SEMEL_OK && pthread_create(&cutter, NULL, cut_at_the_deadline, down) != 0) {
+                (void)semel_consume_fail(err, "no thread for the deadline");
+                code = semel_error_code(err);
+        }
+        if (code == SEMEL_OK) {
                 semel_consumer_on_line(c, on_line, NULL);
                 semel_shutdown_ready(down);
                 fprintf(stderr, "billing: waiting for events of %s\n", opt->topic);

@@ -250,8 +250,8 @@ static semel_reply *charge_directly(struct shop *shop, const struct order *o)
                 case CHARGE_DONE:
                         break;
                 case CHARGE_REFUSED: /* nothing was charged: it may be confirmed anew */
-                        (void)order_statement(shop, ORDER_GIVE_BACK, o, &ignored, why);
                         rep = problem_new(PROBLEM_CHARGE_REFUSED, NULL, "%s", why);
+                        (void)order_statement(shop, ORDER_GIVE_BACK, o, &ignored, why); /* takes `why` */
                         break;
                 case CHARGE_UNKNOWN:
                         rep = problem_new(PROBLEM_CHARGE_UNKNOWN, NULL,

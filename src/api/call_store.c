@@ -205,12 +205,13 @@ semel_code call_hold_end(struct semel_call *call, struct call_hold *hold, semel_
         semel_code code = SEMEL_OK;
         if (!hold->claim)
                 return SEMEL_OK;
-        semel_reply *kept = copy_to_keep(call->last);
+        bool keeps = !forget && (result == SEMEL_CALL_DONE || result == SEMEL_CALL_REJECTED);
+        semel_reply *kept = keeps ? copy_to_keep(call->last) : NULL;
         if (until_us < clock_boot_us() + RECORD_US)
                 until_us = clock_boot_us() + RECORD_US;
-        if (!kept)
+        if (keeps && !kept)
                 code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to keep the reply");
-        while (kept && (code = end_once(hold, result, forget, kept, err)) != SEMEL_OK &&
+        while ((kept || !keeps) && (code = end_once(hold, result, forget, kept, err)) != SEMEL_OK &&
                code != SEMEL_ERR_LOST && clock_boot_us() < until_us &&
                !call_sleep(call, STORE_PAUSE_US))
                 ;

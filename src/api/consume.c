@@ -205,6 +205,8 @@ semel_code semel_consumer_set(semel_consumer *c, const char *name, const char *v
         if (strcmp(name, "inbox-retention") == 0) {
                 int64_t ms = 0;
                 enum units_result result = duration_parse_ms(value, &ms);
+                if (result == UNITS_OK && ms > LIMIT_RETENTION_US / MS)
+                        result = UNITS_TOO_BIG;
                 if (result != UNITS_OK)
                         return err_set(err, SEMEL_ERR_ARGUMENT, "inbox-retention %s",
                                        duration_result_text(result));

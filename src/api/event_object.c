@@ -214,5 +214,5 @@ semel_code semel_event_set_traceparent(semel_event *ev, const char *traceparent,
 
 const struct event *event_object_view(const semel_event *ev)
 {
-        return &ev->ev;
+        return ev ? &ev->ev : NULL;
 }

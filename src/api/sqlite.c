@@ -35,7 +35,7 @@ semel_code semel_sqlite_migrate(struct sqlite3 *db, semel_error *err)
 semel_code semel_sqlite_outbox_append(struct sqlite3 *db, const semel_event *ev, char *ret_event_id,
                                       semel_error *err)
 {
-        return sqlite_outbox_append(db, ev ? event_object_view(ev) : NULL, ret_event_id, err);
+        return sqlite_outbox_append(db, event_object_view(ev), ret_event_id, err);
 }
 
 semel_code semel_sqlite_inbox_first(struct sqlite3 *db, const char *consumer, const char *source,

@@ -58,10 +58,10 @@ struct bus_report {
 
 struct bus_producer;
 
-/* strict: one message in flight per connection and one batch at a time is not enough; the caller
- *         sends one message of a key at a time.  (Only documentation: the producer is the same.)
- * transactional_id NULL: an idempotent producer without transactions.
- * on_report called inside bus_produce_poll(), bus_producer_abandon() and bus_tx_*(). */
+/* transactional_id NULL: an idempotent producer without transactions.
+ * on_report called inside bus_producer_poll(), bus_producer_flush(), bus_producer_abandon() and
+ *           bus_tx_*().
+ * For strict order the caller sends one message of a key at a time. */
 semel_code bus_producer_open(const struct bus_config *config, const char *transactional_id,
                              int64_t transaction_timeout_us,
                              void (*on_report)(void *arg, const struct bus_report *report),

@@ -169,8 +169,10 @@ static bool poll_until_end(struct consume *c)
                 }
                 if (code != SEMEL_OK)
                         consume_say(c, "%s", err.text);
-                if (m)
-                        part_push(c, m);
+                if (m && !part_push(c, m)) {
+                        consume_say(c, "no memory for a message: the consumer is opened anew");
+                        return false;
+                }
                 int64_t now_us = clock_boot_us();
                 if (!m || now_us >= regulate_us) {
                         part_regulate(c);
@@ -376,8 +378,7 @@ void consume_drain(struct consume *c, int64_t deadline_us)
         (void)pthread_cond_broadcast(&c->idle);
         (void)pthread_cond_broadcast(&c->work);
         (void)pthread_mutex_unlock(&c->mu);
-        if (c->keeper)
-                atomic_store(&c->ready, false);
+        atomic_store(&c->ready, false);
 }
 
 bool consume_ended(struct consume *c)

@@ -90,7 +90,6 @@ size_t batch_build(struct worker *w, const struct part *p, size_t n, const char 
                 if (w->built[i].fault) {
                         *ret_fault = w->built[i].fault;
                         usable = 0;
-                        n = 1;
                         break;
                 }
         }

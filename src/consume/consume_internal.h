@@ -69,7 +69,6 @@ struct worker {
         struct bus_message **messages;
         bool *seen;
         struct buf text;
-        struct sha256 *sha;
 };
 
 enum counter {
@@ -97,8 +96,8 @@ struct consume {
         uint64_t turns_seen;
 
         pthread_mutex_t mu;
-        pthread_cond_t work; /* for workers and the keeper */
-        pthread_cond_t idle; /* for the poll thread: a worker is done */
+        pthread_cond_t work; /* for workers */
+        pthread_cond_t idle; /* for the poll thread and the keeper: a worker is done, or it ends */
         struct part *parts;
         size_t part_count, running, queued_bytes;
         uint64_t turn;
@@ -110,7 +109,7 @@ struct consume {
         pthread_t poll_thread;
         bool poll_started;
         struct bus_consumer *bus;
-        bool caught_up; /* every partition's offset was committed in this run (O65) */
+        bool caught_up; /* an offset was committed in this run (O65) */
         atomic_bool may_prune;
 
         pthread_t keeper_thread;
@@ -134,7 +133,8 @@ void consume_wait(struct consume *c, pthread_cond_t *cond, int64_t until_us);
 void part_assign(struct consume *c, const struct bus_partition *p, size_t n);
 void part_revoke(struct consume *c, const struct bus_partition *p, size_t n, bool lost);
 /* Takes the message. */
-void part_push(struct consume *c, struct bus_message *m);
+/* Takes the message.  false: no memory for it: open another consumer, whoever goes on skips it. */
+bool part_push(struct consume *c, struct bus_message *m);
 /* Pause and resume by how full the queues are. */
 void part_regulate(struct consume *c);
 /* Tell the broker what the database has. */

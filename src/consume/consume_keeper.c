@@ -75,12 +75,10 @@ void *consume_keeper_main(void *arg)
                 while (!c->stopping && !c->draining && clock_boot_us() < until_us)
                         consume_wait(c, &c->idle, until_us);
                 bool stop = c->stopping || c->draining;
+                c->running += !stop; /* the end waits for it */
                 (void)pthread_mutex_unlock(&c->mu);
                 if (stop)
                         return NULL;
-                (void)pthread_mutex_lock(&c->mu);
-                c->running++; /* the end waits for it */
-                (void)pthread_mutex_unlock(&c->mu);
                 more = retry_next(c);
                 (void)pthread_mutex_lock(&c->mu);
                 c->running--;

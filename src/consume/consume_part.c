@@ -59,12 +59,18 @@ void part_pop(struct consume *c, struct part *p, size_t n)
         p->n -= n;
 }
 
-void part_free(struct consume *c, struct part *p)
+/* Forget and free what is queued. */
+static void empty(struct consume *c, struct part *p)
 {
-        size_t head = p->head, n = p->n, cap = p->cap;
+        size_t head = p->head, n = p->n;
         part_pop(c, p, n);
         for (size_t i = 0; i < n; i++)
-                bus_message_free(p->q[(head + i) % cap]);
+                bus_message_free(p->q[(head + i) % p->cap]);
+}
+
+void part_free(struct consume *c, struct part *p)
+{
+        empty(c, p);
         free(p->q);
         free(p);
 }
@@ -105,19 +111,19 @@ static bool grow(struct part *p)
         return true;
 }
 
-void part_push(struct consume *c, struct bus_message *m)
+bool part_push(struct consume *c, struct bus_message *m)
 {
         char topic[LIMIT_EVENT_TOPIC_BYTES + 1];
         (void)snprintf(topic, sizeof topic, "%.*s", (int)m->event.topic.n,
                        (const char *)m->event.topic.p);
         (void)pthread_mutex_lock(&c->mu);
         struct part *p = find(c, topic, m->partition);
-        /* Of a partition that is not ours (any more): whoever has it reads it.  No memory: read
-         * again after the next rebalance or start, since its offset is not committed. */
-        if (!p || (p->n == p->cap && !grow(p))) {
+        /* Of a partition that is not ours (any more): whoever has it reads it. */
+        bool fits = !p || p->n < p->cap || grow(p);
+        if (!p || !fits) {
                 (void)pthread_mutex_unlock(&c->mu);
                 bus_message_free(m);
-                return;
+                return fits;
         }
         if (p->n == 0)
                 p->progress_us = clock_boot_us();
@@ -128,6 +134,7 @@ void part_push(struct consume *c, struct bus_message *m)
         if (p->n == 1 && !p->running)
                 (void)pthread_cond_signal(&c->work);
         (void)pthread_mutex_unlock(&c->mu);
+        return true;
 }
 
 /* A queue holds many batches ahead (what is paused is fetched anew); past that, or when all together hold too much, the partition is
@@ -168,17 +175,15 @@ bool part_any_paused(const struct consume *c)
 
 /* -- offsets -------------------------------------------------------------------------------------- */
 
-enum { COMMIT_MAX = 256 };
-
 /* One request for those that moved. */
 static void commit_some(struct consume *c)
 {
-        struct bus_partition list[COMMIT_MAX];
-        struct part *who[COMMIT_MAX];
+        struct bus_partition list[LIMIT_CONSUME_PARTITIONS]; /* part_assign() takes no more */
+        struct part *who[LIMIT_CONSUME_PARTITIONS];
         size_t n = 0;
         semel_error err = {0};
         (void)pthread_mutex_lock(&c->mu);
-        for (struct part *p = c->parts; p && n < COMMIT_MAX; p = p->next) {
+        for (struct part *p = c->parts; p; p = p->next) {
                 if (p->done_offset < 0 || p->done_offset == p->sent_offset)
                         continue;
                 list[n] = (struct bus_partition){p->topic, p->partition, p->done_offset};
@@ -194,7 +199,7 @@ static void commit_some(struct consume *c)
                 return;
         for (size_t i = 0; i < n; i++)
                 who[i]->sent_offset = list[i].offset;
-        c->caught_up = true;
+        c->caught_up |= code == SEMEL_OK;
 }
 
 void part_commit(struct consume *c)
@@ -223,17 +228,6 @@ void part_assign(struct consume *c, const struct bus_partition *list, size_t n)
                         break;
         (void)pthread_mutex_unlock(&c->mu);
         atomic_store(&c->ready, true);
-}
-
-/* Take what is queued and not at work away; the caller frees it. */
-static void drop_queue(struct consume *c, struct part *p)
-{
-        if (p->running)
-                return; /* its worker pops what it is at; the rest goes with the partition */
-        size_t head = p->head, n = p->n;
-        part_pop(c, p, n);
-        for (size_t i = 0; i < n; i++)
-                bus_message_free(p->q[(head + i) % p->cap]);
 }
 
 static bool any_running(struct consume *c, const struct bus_partition *list, size_t n)
@@ -268,7 +262,8 @@ void part_revoke(struct consume *c, const struct bus_partition *list, size_t n, 
                 if (!p)
                         continue;
                 p->gone = true;
-                drop_queue(c, p);
+                if (!p->running) /* else its worker pops what it is at; the rest goes with the partition */
+                        empty(c, p);
         }
         int64_t until_us = clock_boot_us() + CONSUME_REVOKE_US;
         if (c->draining && c->deadline_us - CONSUME_CANCEL_US < until_us)

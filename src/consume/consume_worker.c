@@ -275,7 +275,7 @@ static void settle(struct worker *w, struct part *p, struct inbox_step step, con
         p->running = false;
         w->part = NULL;
         c->running--;
-        if (p->gone && c->parts != p) {
+        if (p->gone) {
                 /* Still listed: whoever revokes it waits for us.  Given up: ours to free. */
                 struct part *at = c->parts;
                 while (at && at != p)

@@ -232,7 +232,7 @@ semel_code event_headers_encode(const struct event_header *v, size_t n, struct b
                         code = err_set(err, SEMEL_ERR_ARGUMENT,
                                        "the name of header %zu is no UTF-8 text", i + 1);
                 json_t *pair = json_pack("[o,o]", name, value); /* takes both, also when it fails */
-                if (code == SEMEL_OK && (!list || json_array_append_new(list, pair) != 0))
+                if (code == SEMEL_OK && json_array_append_new(list, pair) != 0) /* takes the pair, whatever happens */
                         code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for headers");
                 else if (code != SEMEL_OK)
                         json_decref(pair);

@@ -93,6 +93,8 @@ semel_code postgres_store_append(struct pg_conn *conn, const struct event *ev,
 {
         PGconn *pg = conn;
         struct buf headers;
+        if (!ev)
+                return err_set(err, SEMEL_ERR_ARGUMENT, "there is no event");
         buf_init(&headers, HEADERS_JSON_BYTES_MAX);
         semel_code code = check_tx(pg, err);
         if (code == SEMEL_OK)
