@@ -174,11 +174,6 @@ void daemon_free(struct daemon *d)
         free(d);
 }
 
-struct loop *daemon_loop(struct daemon *d)
-{
-        return d->loop;
-}
-
 uint16_t daemon_admin_port(const struct daemon *d)
 {
         return d->admin ? admin_port(d->admin) : 0;

@@ -44,7 +44,6 @@ struct daemon;
  * SEMEL_ERR_INTERNAL. */
 semel_code daemon_new(const struct daemon_config *config, const struct daemon_work *work,
                       struct daemon **ret, semel_error *err);
-struct loop *daemon_loop(struct daemon *d);
 void daemon_say(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* 0: no admin listener. */
 uint16_t daemon_admin_port(const struct daemon *d);

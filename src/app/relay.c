@@ -108,12 +108,6 @@ int wakeup_init(struct wakeup *w)
         return rc == 0 && pthread_mutex_init(&w->lock, NULL) == 0 ? 0 : -1;
 }
 
-void wakeup_release(struct wakeup *w)
-{
-        (void)pthread_cond_destroy(&w->cond);
-        (void)pthread_mutex_destroy(&w->lock);
-}
-
 void wakeup_send(struct wakeup *w)
 {
         pthread_mutex_lock(&w->lock);
@@ -170,6 +164,14 @@ static void drain(void *arg, int64_t deadline_us)
         wakeup_send(&r->chores_wakeup);
 }
 
+bool relay_lanes_ended(const struct relay *r)
+{
+        for (int i = 0; i < r->lane_count && r->lane; i++)
+                if (r->lane[i].thread.started && !atomic_load(&r->lane[i].thread.ended))
+                        return false;
+        return true;
+}
+
 static bool all_ended(void *arg)
 {
         struct relay *r = arg;
@@ -177,10 +179,7 @@ static bool all_ended(void *arg)
         for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++)
                 if (threads[i]->started && !atomic_load(&threads[i]->ended))
                         return false;
-        for (int i = 0; i < r->lane_count && r->lane; i++)
-                if (r->lane[i].thread.started && !atomic_load(&r->lane[i].thread.ended))
-                        return false;
-        return true;
+        return relay_lanes_ended(r);
 }
 
 static bool moves(const struct relay_thread *t, int64_t now_us)
@@ -280,11 +279,11 @@ static semel_code check_broker(struct relay *r, semel_error *err)
         return code;
 }
 
-static semel_code thread_start(struct relay_thread *t, void *(*main)(void *), struct relay *r,
-                               semel_error *err)
+semel_code relay_thread_start(struct relay_thread *t, void *(*main)(void *), void *arg,
+                              semel_error *err)
 {
         atomic_store(&t->moved_us, clock_boot_us());
-        int rc = pthread_create(&t->id, NULL, main, r);
+        int rc = pthread_create(&t->id, NULL, main, arg);
         if (rc != 0)
                 return err_set_errno(err, SEMEL_ERR_INTERNAL, rc, "cannot start a thread");
         t->started = true;
@@ -299,16 +298,14 @@ static semel_code start(struct relay *r, semel_error *err)
         semel_code code = SEMEL_OK;
         for (int i = 0; i < r->lane_count && code == SEMEL_OK; i++)
                 code = lane_init(&r->lane[i], r, i, err);
-        for (int i = 0; i < r->lane_count && code == SEMEL_OK; i++) {
-                atomic_store(&r->lane[i].thread.moved_us, clock_boot_us());
+        for (int i = 0; i < r->lane_count && code == SEMEL_OK; i++)
                 code = lane_start(&r->lane[i], err);
-        }
         if (code == SEMEL_OK)
-                code = thread_start(&r->keeper, relay_keeper_main, r, err);
+                code = relay_thread_start(&r->keeper, relay_keeper_main, r, err);
         if (code == SEMEL_OK)
-                code = thread_start(&r->watcher, relay_watcher_main, r, err);
+                code = relay_thread_start(&r->watcher, relay_watcher_main, r, err);
         if (code == SEMEL_OK)
-                code = thread_start(&r->chores, relay_chores_main, r, err);
+                code = relay_thread_start(&r->chores, relay_chores_main, r, err);
         return code;
 }
 

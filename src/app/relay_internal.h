@@ -47,7 +47,6 @@ struct wakeup {
         bool woken;
 };
 int wakeup_init(struct wakeup *w);
-void wakeup_release(struct wakeup *w);
 void wakeup_send(struct wakeup *w);
 void wakeup_wait(struct wakeup *w, int64_t us);
 
@@ -128,6 +127,10 @@ uint32_t relay_share_mine(struct relay *r);
 
 /* -- threads ------------------------------------------------------------------------------------------- */
 
+/* arg is passed to main; err: SEMEL_ERR_INTERNAL. */
+semel_code relay_thread_start(struct relay_thread *t, void *(*main)(void *), void *arg,
+                              semel_error *err);
+bool relay_lanes_ended(const struct relay *r);
 void *relay_keeper_main(void *arg);
 void *relay_watcher_main(void *arg);
 void *relay_chores_main(void *arg);

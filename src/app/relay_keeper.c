@@ -110,14 +110,6 @@ static semel_code beat(struct keeper *k, semel_error *err)
         return plan.take ? take(k, plan.take, err) : SEMEL_OK;
 }
 
-static bool lanes_have_ended(struct relay *r)
-{
-        for (int i = 0; i < r->lane_count; i++)
-                if (r->lane[i].thread.started && !atomic_load(&r->lane[i].thread.ended))
-                        return false;
-        return true;
-}
-
 static void leave(struct keeper *k)
 {
         struct relay *r = k->r;
@@ -138,7 +130,7 @@ void *relay_keeper_main(void *arg)
         int64_t next_us = 0;
         if (relay_session_open(r, "semel relay keeper", &k.s, &err) != SEMEL_OK)
                 relay_fail(r, &err);
-        while (k.s && !(atomic_load(&r->draining) && lanes_have_ended(r))) {
+        while (k.s && !(atomic_load(&r->draining) && relay_lanes_ended(r))) {
                 int64_t now = clock_boot_us();
                 atomic_store(&r->keeper.moved_us, now);
                 semel_code code = SEMEL_OK;

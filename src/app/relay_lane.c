@@ -23,7 +23,6 @@ semel_code lane_init(struct lane *l, struct relay *r, int index, semel_error *er
         size_t max = (size_t)r->config->batch_rows + EVENT_SLOTS, table = wave_table_size(max);
         l->r = r;
         l->index = index;
-        l->rows_max = max;
         l->batch_size = LANE_BATCH_SIZE;
         outbox_quotas_init(&l->quotas);
         buf_init(&l->reasons, LANE_REASONS_BYTES_MAX);
@@ -270,9 +269,5 @@ static void *lane_main(void *arg)
 
 semel_code lane_start(struct lane *l, semel_error *err)
 {
-        int rc = pthread_create(&l->thread.id, NULL, lane_main, l);
-        if (rc != 0)
-                return err_set_errno(err, SEMEL_ERR_INTERNAL, rc, "cannot start a lane's thread");
-        l->thread.started = true;
-        return SEMEL_OK;
+        return relay_thread_start(&l->thread, lane_main, l, err);
 }

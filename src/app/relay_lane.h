@@ -46,7 +46,6 @@ struct lane {
         /* the batch */
         struct outbox_rows rows;
         struct wave wave;
-        size_t rows_max;
         struct span *key;      /* of each row; p NULL: none */
         int16_t *topic_of;     /* index into topic; -1: no room, not looked at */
         uint32_t *reason_of;   /* offset into reasons + 1; 0: none */

@@ -99,11 +99,6 @@ static semel_code lend(struct consume_setup *setup, struct borrowed *b,
         return SEMEL_OK;
 }
 
-static void say_line(const char *line)
-{
-        say_note("%s", line);
-}
-
 static int consume_command(const struct options *o)
 {
         static struct consume_setup setup; /* large: properties */

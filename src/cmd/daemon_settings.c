@@ -18,7 +18,7 @@ static void tell(void *arg, const char *error)
         say_error("%s", error);
 }
 
-static bool set_or_say(const struct setting *s, void *object, const char *value, const char *from)
+bool setting_set_or_say(const struct setting *s, void *object, const char *value, const char *from)
 {
         char why[SETTING_ERROR_BYTES];
         if (setting_set(s, object, value, why))
@@ -38,7 +38,7 @@ static bool from_environment(const struct daemon_settings *ds, void *object,
                         name[at++] = (char)toupper((unsigned char)*p);
                 name[at] = 0;
                 const char *value = getenv(name);
-                if (value && !set_or_say(&ds->table[i], object, value, name))
+                if (value && !setting_set_or_say(&ds->table[i], object, value, name))
                         return false;
         }
         const char *properties = kafka ? getenv("SEMEL_KAFKA") : NULL;
@@ -56,7 +56,7 @@ static bool from_options(const struct daemon_settings *ds, const struct options 
                 const struct option_def *def = option_def(ds->options[i].option);
                 const struct option_value *v = &o->value[ds->options[i].option];
                 (void)snprintf(from, sizeof from, "--%s", def->name);
-                if (v->given && !set_or_say(setting_find(ds->table, ds->count, ds->options[i].setting),
+                if (v->given && !setting_set_or_say(setting_find(ds->table, ds->count, ds->options[i].setting),
                                             object, def->kind == OPTION_FLAG ? "true" : v->text, from))
                         return false;
         }
@@ -68,11 +68,17 @@ static bool from_options(const struct daemon_settings *ds, const struct options 
         return true;
 }
 
+bool daemon_settings_override(const struct daemon_settings *ds, const struct options *o, void *object,
+                              struct property_list *kafka)
+{
+        return from_environment(ds, object, kafka) && from_options(ds, o, object, kafka);
+}
+
 bool daemon_settings_read(const struct daemon_settings *ds, const struct options *o, void *object,
                           struct property_list *kafka)
 {
         const char *file = option_text(o, OPT_CONFIG);
         if (file && daemon_file_read(file, ds->table, ds->count, object, kafka, tell, NULL) != 0)
                 return false;
-        return from_environment(ds, object, kafka) && from_options(ds, o, object, kafka);
+        return daemon_settings_override(ds, o, object, kafka);
 }

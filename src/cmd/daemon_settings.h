@@ -23,6 +23,13 @@ struct daemon_settings {
         size_t option_count;
 };
 
+/* One setting from text; false: said what is wrong with what `from` gave. */
+bool setting_set_or_say(const struct setting *s, void *object, const char *value, const char *from);
+
+/* The same without the file: SEMEL_<NAME>, then the options.  kafka NULL: there are no properties. */
+bool daemon_settings_override(const struct daemon_settings *ds, const struct options *o, void *object,
+                              struct property_list *kafka);
+
 /* Into `object`, which has its defaults.  --config, SEMEL_<NAME>, then the options; for librdkafka's
  * properties `kafka:`, SEMEL_KAFKA ("name=value;name=value"), --kafka.
  * false: said what is wrong. */

@@ -4,11 +4,11 @@
  */
 #include "app/gateway.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "cmd/daemon_settings.h"
 #include "cmd/gateway_settings.h"
 #include "cmd/open_store.h"
 #include "cmd/say.h"
@@ -22,10 +22,7 @@ static void tell(void *arg, const char *error)
 }
 
 /* Options that are settings by another spelling. */
-static const struct {
-        enum option_id option;
-        const char *setting;
-} option_settings[] = {
+static const struct option_setting option_settings[] = {
         {OPT_LISTEN, "listen"},
         {OPT_UPSTREAM, "upstream"},
         {OPT_WORKERS, "workers"},
@@ -41,55 +38,21 @@ static const struct {
         {OPT_UPSTREAM_TIMEOUT, "upstream_timeout"},
 };
 
-static bool set_or_say(const struct setting *s, void *object, const char *value, const char *from)
-{
-        char why[SETTING_ERROR_BYTES];
-        if (setting_set(s, object, value, why))
-                return true;
-        say_error("%s %s", from, why);
-        return false;
-}
-
-/* SEMEL_<NAME> for every setting. */
-static bool from_environment(const struct setting *table, size_t n, void *object)
-{
-        for (size_t i = 0; i < n; i++) {
-                char name[64] = "SEMEL_";
-                size_t at = strlen(name);
-                for (const char *p = table[i].name; *p && at < sizeof name - 1; p++)
-                        name[at++] = (char)toupper((unsigned char)*p);
-                name[at] = 0;
-                const char *value = getenv(name);
-                if (value && !set_or_say(&table[i], object, value, name))
-                        return false;
-        }
-        return true;
-}
-
 /* A policy that was given outside the file counts for every route. */
 static bool set_policies(struct gateway_config *config, const struct setting *s, const char *value,
                          const char *from)
 {
-        if (!set_or_say(s, &config->policy, value, from))
+        if (!setting_set_or_say(s, &config->policy, value, from))
                 return false;
         for (size_t i = 0; i < config->route_count; i++)
-                if (!set_or_say(s, &config->routes[i].policy, value, from))
+                if (!setting_set_or_say(s, &config->routes[i].policy, value, from))
                         return false;
         return true;
 }
 
-static bool from_options(const struct options *o, struct gateway_config *config)
+static bool policies_from_options(const struct options *o, struct gateway_config *config)
 {
         char from[64];
-        for (size_t i = 0; i < sizeof option_settings / sizeof option_settings[0]; i++) {
-                const struct option_value *v = &o->value[option_settings[i].option];
-                (void)snprintf(from, sizeof from, "--%s",
-                               option_def(option_settings[i].option)->name);
-                if (v->given && !set_or_say(setting_find(gateway_settings, gateway_setting_count,
-                                                         option_settings[i].setting),
-                                            config, v->text, from))
-                        return false;
-        }
         for (size_t i = 0; i < sizeof option_policies / sizeof option_policies[0]; i++) {
                 const struct option_value *v = &o->value[option_policies[i].option];
                 (void)snprintf(from, sizeof from, "--%s",
@@ -109,23 +72,20 @@ static bool from_options(const struct options *o, struct gateway_config *config)
 
 bool gateway_settings_read(const struct options *o, struct gateway_config *config)
 {
+        const struct daemon_settings settings = {
+                gateway_settings, gateway_setting_count, option_settings,
+                sizeof option_settings / sizeof option_settings[0]};
         char why[SETTING_ERROR_BYTES];
         gateway_config_defaults(config);
         const char *file = option_text(o, OPT_CONFIG);
         if (file && gateway_file_read(file, config, tell, NULL) != 0)
                 return false;
-        if (!from_environment(gateway_settings, gateway_setting_count, config) ||
-            !from_options(o, config))
+        if (!daemon_settings_override(&settings, o, config, NULL) || !policies_from_options(o, config))
                 return false;
         if (gateway_config_check(config, why))
                 return true;
         say_error("%s", why);
         return false;
-}
-
-static void say_line(const char *line)
-{
-        say_note("%s", line);
 }
 
 static int gateway_run_command(const struct options *o)

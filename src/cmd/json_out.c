@@ -7,30 +7,14 @@
 #include <string.h>
 #include <time.h>
 
-/* Length of the valid UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates), or 0. */
-static size_t utf8_len(const unsigned char *p, size_t n)
-{
-        if (p[0] < 0x80)
-                return 1;
-        size_t len = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3
-                     : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
-        if (len == 0 || len > n)
-                return 0;
-        for (size_t i = 1; i < len; i++)
-                if ((p[i] & 0xc0) != 0x80)
-                        return 0;
-        if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-            (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-                return 0;
-        return len;
-}
+#include "base/utf8.h"
 
 static void write_string(FILE *out, const char *text, size_t n)
 {
         const unsigned char *p = (const unsigned char *)text;
         fputc('"', out);
         while (n > 0) {
-                size_t len = utf8_len(p, n);
+                size_t len = utf8_char(span_of(p, n));
                 if (len == 0) {
                         fputs("\\ufffd", out);
                         len = 1;

@@ -38,11 +38,6 @@ static const struct option_setting option_settings[] = {
         {OPT_SHUTDOWN_DEADLINE, "shutdown_deadline"},
 };
 
-static void say_line(const char *line)
-{
-        say_note("%s", line);
-}
-
 static int relay_run_command(const struct options *o)
 {
         static struct relay_config config; /* large: properties */

@@ -75,6 +75,11 @@ static int exit_code_of(const semel_error *err)
         }
 }
 
+void say_line(const char *line)
+{
+        say_note("%s", line);
+}
+
 int say_failure(const semel_error *err)
 {
         say_error("%s", semel_error_text(err));

@@ -28,6 +28,8 @@ void say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same, but not under --quiet. */
 void say_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void say_quiet(bool quiet);
+/* say_note() of one line: what daemons say. */
+void say_line(const char *line);
 
 /* Say the error's sentence; returns the exit code that belongs to it. */
 int say_failure(const semel_error *err);

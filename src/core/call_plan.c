@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "core/http1.h"
 #include "core/http_header.h"
 #include "core/limits.h"
 #include "core/reply_codec.h"
@@ -377,13 +378,7 @@ bool http_date_parse(struct span text, int64_t *ret_s)
 
 bool call_token_ok(struct span text)
 {
-        for (size_t i = 0; i < text.n; i++) {
-                uint8_t c = text.p[i];
-                bool letter = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-                if (c == 0 || (!letter && !strchr("!#$%&'*+-.^_`|~", c)))
-                        return false;
-        }
-        return text.n > 0;
+        return http1_is_token(text);
 }
 
 bool call_value_ok(struct span text)

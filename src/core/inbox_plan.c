@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "core/limits.h"
 
 /* A failing event is tried ten times within half a minute: long enough for a deploy that repairs it
@@ -152,42 +153,9 @@ int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum in
 
 /* -- texts -------------------------------------------------------------------------------------- */
 
-/* The length of the UTF-8 sequence at p, 0 when there is none. */
-static size_t sequence(const uint8_t *p, size_t n)
-{
-        static const struct {
-                uint8_t mask, lead;
-                size_t n;
-                uint32_t min;
-        } kinds[] = {{0x80, 0x00, 1, 1}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800},
-                     {0xf8, 0xf0, 4, 0x10000}};
-        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-                if ((p[0] & kinds[i].mask) != kinds[i].lead)
-                        continue;
-                uint32_t c = p[0] & (uint8_t)~kinds[i].mask;
-                if (kinds[i].n > n)
-                        return 0;
-                for (size_t at = 1; at < kinds[i].n; at++) {
-                        if ((p[at] & 0xc0) != 0x80)
-                                return 0;
-                        c = c << 6 | (p[at] & 0x3f);
-                }
-                bool bad = c < kinds[i].min || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff);
-                return bad ? 0 : kinds[i].n;
-        }
-        return 0;
-}
-
 bool inbox_is_text(const uint8_t *p, size_t n)
 {
-        while (n > 0) {
-                size_t step = sequence(p, n);
-                if (step == 0)
-                        return false;
-                p += step;
-                n -= step;
-        }
-        return true;
+        return n == 0 || utf8_valid(span_of(p, n));
 }
 
 const char *inbox_id_fault(const uint8_t *p, size_t n)

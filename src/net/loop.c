@@ -11,14 +11,6 @@
 #include "net/loop_internal.h"
 #include "sys/clock.h"
 
-enum { SIGNALS_MAX = 8 };
-
-struct loop_signal {
-        uv_signal_t handle;
-        void (*fn)(void *arg, int signo);
-        void *arg;
-};
-
 struct loop {
         uv_loop_t uv;
         int64_t now_us; /* 0: not read in this turn */
@@ -27,8 +19,6 @@ struct loop {
         uv_prepare_t waiting;
         uv_check_t turned;
         struct soon *first_soon, **last_soon;
-        struct loop_signal *signals[SIGNALS_MAX];
-        size_t signal_count;
         uv_async_t *wake;
         void (*wake_fn)(void *arg);
         void *wake_arg;
@@ -153,8 +143,6 @@ void loop_free(struct loop *loop)
                 return;
         uv_close((uv_handle_t *)&loop->turned, NULL);
         uv_close((uv_handle_t *)&loop->waiting, NULL);
-        for (size_t i = 0; i < loop->signal_count; i++)
-                uv_close((uv_handle_t *)&loop->signals[i]->handle, loop_free_handle);
         if (loop->wake) {
                 loop->wake->data = loop->wake;
                 uv_close((uv_handle_t *)loop->wake, loop_free_handle);
@@ -221,32 +209,7 @@ void timer_free(struct timer *t)
         uv_close((uv_handle_t *)&t->handle, loop_free_handle);
 }
 
-/* -- signals and wake-ups ------------------------------------------------------------------ */
-
-static void on_signal(uv_signal_t *handle, int signo)
-{
-        struct loop_signal *s = handle->data;
-        s->fn(s->arg, signo);
-}
-
-semel_code loop_on_signal(struct loop *loop, int signo, void (*fn)(void *arg, int signo),
-                          void *arg, semel_error *err)
-{
-        if (loop->signal_count >= SIGNALS_MAX)
-                return err_set(err, SEMEL_ERR_INTERNAL, "more than %d signals", SIGNALS_MAX);
-        struct loop_signal *s = calloc(1, sizeof *s);
-        if (!s)
-                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a signal");
-        s->fn = fn;
-        s->arg = arg;
-        (void)uv_signal_init(&loop->uv, &s->handle);
-        s->handle.data = s;
-        loop->signals[loop->signal_count++] = s;
-        int rc = uv_signal_start(&s->handle, on_signal, signo);
-        if (rc != 0)
-                return err_set_errno(err, SEMEL_ERR_INTERNAL, -rc, "signal %d", signo);
-        return SEMEL_OK;
-}
+/* -- wake-ups ------------------------------------------------------------------------------ */
 
 static void on_wake(uv_async_t *handle)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop: one event loop of one thread, its timers, signals and wake-ups, and a store on it.
+ * loop: one event loop of one thread, its timers and wake-ups, and a store on it.
  *
  * The only folder that knows libuv is this one.  Everything here belongs to the thread that runs
  * the loop, except loop_wake().
@@ -66,11 +66,7 @@ bool timer_is_running(const struct timer *t);
 /* Stops and frees.  NULL is fine.  May be called from its own `fire`. */
 void timer_free(struct timer *t);
 
-/* -- signals and wake-ups ---------------------------------------------------------------- */
-
-/* Call `fn` on the loop's thread when the signal comes.  Errors: SEMEL_ERR_INTERNAL. */
-semel_code loop_on_signal(struct loop *loop, int signo, void (*fn)(void *arg, int signo),
-                          void *arg, semel_error *err);
+/* -- wake-ups ------------------------------------------------------------------------------ */
 
 /* Call `fn` on the loop's thread after loop_wake(), which any thread may call; several wakes
  * may become one call. */

@@ -8,33 +8,11 @@
 #include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_params.h"
+#include "store/postgres/pg_tx_statement.h"
 #include "store/postgres/postgres_store.h"
 
 /* Headers as JSON: every byte of a value may become four thirds of one, and names are escaped. */
 enum { HEADERS_JSON_BYTES_MAX = 8 * LIMIT_EVENT_HEADERS_BYTES };
-
-static semel_code check_tx(PGconn *pg, semel_error *err)
-{
-        if (PQstatus(pg) != CONNECTION_OK)
-                return err_set(err, SEMEL_ERR_STORE_DOWN, "the connection is not open");
-        if (PQpipelineStatus(pg) != PQ_PIPELINE_OFF || PQisnonblocking(pg))
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "the connection is in pipeline or non-blocking mode; semel needs it "
-                               "plain");
-        switch (PQtransactionStatus(pg)) {
-        case PQTRANS_INTRANS:
-                return SEMEL_OK;
-        case PQTRANS_IDLE:
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "no transaction is open on the connection; send BEGIN first");
-        case PQTRANS_INERROR:
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "the transaction has failed already; roll back and retry it");
-        default:
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "a statement is still running on the connection; finish it");
-        }
-}
 
 static void set(struct params *p, int i, enum pg_type type, bool is_null, struct span value)
 {
@@ -96,7 +74,7 @@ semel_code postgres_store_append(struct pg_conn *conn, const struct event *ev,
         if (!ev)
                 return err_set(err, SEMEL_ERR_ARGUMENT, "there is no event");
         buf_init(&headers, HEADERS_JSON_BYTES_MAX);
-        semel_code code = check_tx(pg, err);
+        semel_code code = pg_tx_check(pg, err);
         if (code == SEMEL_OK)
                 code = event_headers_encode(ev->headers, ev->header_count, &headers, err);
         if (code == SEMEL_OK)

@@ -24,16 +24,9 @@ enum { AT_INSERT = 2 };
 
 static semel_code check(PGconn *pg, const struct inbox_event *event, semel_error *err)
 {
-        if (!pg || PQstatus(pg) != CONNECTION_OK)
-                return err_set(err, SEMEL_ERR_STORE_DOWN, "the connection is not open");
-        if (PQpipelineStatus(pg) != PQ_PIPELINE_OFF || PQisnonblocking(pg))
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "the connection is in pipeline or non-blocking mode; semel needs it "
-                               "plain");
-        if (PQtransactionStatus(pg) != PQTRANS_INTRANS)
-                return err_set(err, SEMEL_ERR_TX_STATE,
-                               "no transaction is open on the connection, or it has failed; send "
-                               "BEGIN first");
+        semel_code code = pg_tx_check(pg, err); /* of no connection libpq says that it is bad */
+        if (code != SEMEL_OK)
+                return code;
         const struct span names[] = {event->consumer, event->source, event->id};
         for (size_t i = 0; i < 3; i++)
                 if (inbox_id_fault(names[i].p, names[i].n))

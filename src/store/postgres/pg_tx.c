@@ -154,21 +154,9 @@ static semel_code go_back(struct store_tx *tx, semel_error *err)
 static semel_code pg_tx_begin(struct store_tx *tx, semel_error *err)
 {
         PGconn *pg = tx->conn;
-        if (PQstatus(pg) != CONNECTION_OK)
-                return err_set(err, SEMEL_ERR_STORE_DOWN, "the connection is not open");
-        if (PQpipelineStatus(pg) != PQ_PIPELINE_OFF || PQisnonblocking(pg))
-                return tx_state(err, "the connection is in pipeline or non-blocking mode; semel "
-                                     "needs it plain");
-        switch (PQtransactionStatus(pg)) {
-        case PQTRANS_INTRANS:
-                break;
-        case PQTRANS_IDLE:
-                return tx_state(err, "no transaction is open on the connection; send BEGIN first");
-        case PQTRANS_INERROR:
-                return tx_state(err, "the transaction has failed already; roll back and retry it");
-        default:
-                return tx_state(err, "a statement is still running on the connection; finish it");
-        }
+        semel_code code = pg_tx_check(pg, err);
+        if (code != SEMEL_OK)
+                return code;
         struct pg_tx *t = calloc(1, sizeof *t);
         if (!t)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a transaction");

@@ -43,6 +43,29 @@ void pg_tx_forget(PGconn *pg)
         (void)PQsetInstanceData(pg, on_event, NULL);
 }
 
+semel_code pg_tx_check(PGconn *pg, semel_error *err)
+{
+        if (PQstatus(pg) != CONNECTION_OK)
+                return err_set(err, SEMEL_ERR_STORE_DOWN, "the connection is not open");
+        if (PQpipelineStatus(pg) != PQ_PIPELINE_OFF || PQisnonblocking(pg))
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "the connection is in pipeline or non-blocking mode; semel needs it "
+                               "plain");
+        switch (PQtransactionStatus(pg)) {
+        case PQTRANS_INTRANS:
+                return SEMEL_OK;
+        case PQTRANS_IDLE:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "no transaction is open on the connection; send BEGIN first");
+        case PQTRANS_INERROR:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "the transaction has failed already; roll back and retry it");
+        default:
+                return err_set(err, SEMEL_ERR_TX_STATE,
+                               "a statement is still running on the connection; finish it");
+        }
+}
+
 bool pg_tx_send(PGconn *pg, enum tx_statement stmt, const struct params *p)
 {
         if (is_prepared(pg))

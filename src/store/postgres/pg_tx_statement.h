@@ -29,6 +29,10 @@ enum tx_statement {
         TX_STATEMENTS
 };
 
+/* Is a transaction open on the caller's plain connection, and sound?  SEMEL_ERR_STORE_DOWN,
+ * SEMEL_ERR_TX_STATE. */
+semel_code pg_tx_check(PGconn *pg, semel_error *err);
+
 /* Queue it in the pipeline.  params NULL: it has none. */
 bool pg_tx_send(PGconn *pg, enum tx_statement stmt, const struct params *params);
 
