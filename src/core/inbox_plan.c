@@ -155,7 +155,8 @@ int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum in
 
 bool inbox_is_text(const uint8_t *p, size_t n)
 {
-        return n == 0 || utf8_valid(span_of(p, n));
+        /* A NUL is UTF-8, but no text of a database. */
+        return n == 0 || (!memchr(p, 0, n) && utf8_valid(span_of(p, n)));
 }
 
 const char *inbox_id_fault(const uint8_t *p, size_t n)

@@ -29,6 +29,9 @@ static struct outbox_view view;
                         fail_msg("%s: %s", #call, err_.text); \
         } while (0)
 
+/* A store's calendar may differ from the clock that the test reads: SQLite takes a second for a step. */
+#define CLOCKS_APART SECOND
+
 static int64_t soon(void)
 {
         return clock_boot_us() + 10 * SECOND;
@@ -283,7 +286,8 @@ static void rows_come_as_they_were_appended(void **state)
         const struct event *got = &row->event;
         assert_int_equal(row->id, id);
         assert_int_equal(row->attempts, 0);
-        assert_true(rows.now_us - row->created_us < HOUR && rows.now_us >= row->created_us);
+        assert_true(rows.now_us - row->created_us < HOUR);
+        assert_true(rows.now_us - row->created_us >= -CLOCKS_APART);
         assert_true(rows.now_us > INT64_C(1500000000) * SECOND);
         assert_memory_equal(got->id, ev.id, sizeof ev.id);
         assert_true(span_eq(got->topic, ev.topic) && span_eq(got->key, ev.key));
@@ -717,7 +721,8 @@ static void c5_a_new_owner_learns_which_keys_are_blocked(void **state)
         assert_int_equal(n, 1);
         assert_int_equal(blocked[0].id, first);
         assert_true(span_eq(blocked[0].key, span_str("k")) && !blocked[0].dead);
-        assert_true(blocked[0].wait_us > 50 * SECOND && blocked[0].wait_us <= 60 * SECOND);
+        assert_true(blocked[0].wait_us > 50 * SECOND);
+        assert_true(blocked[0].wait_us <= 60 * SECOND + CLOCKS_APART);
         assert_int_equal(blocked[0].slot, slot_of_key("k"));
         OK(a->vt->blocked(a, ALL, OUTBOX_BLOCK, 100, soon(), &blocked, &n, err));
         assert_int_equal(n, 2);

@@ -50,13 +50,16 @@ class Storm:
         self.clients.release(n)
         self.left = max(self.left - n, 0)
 
+    def keep_busy(self):
+        if self.clients.open() < 2:
+            self.release(5)  # the clients are faster than the faults
+
     # -- who is struck --------------------------------------------------------------------------
     def catch(self, parts, unfinished):
         """Stop one of them at a moment when it has unfinished work."""
         def look():
             assert not self.clients.errors, self.clients.errors
-            if self.clients.open() < 2:
-                self.release(5)  # faster than the faults
+            self.keep_busy()
             part = self.chance.choice(parts)
             part.process.stop()
             if unfinished(part):
@@ -120,14 +123,10 @@ class Storm:
 
     def member(self):
         """One joins the group and leaves it, each in the middle of everybody's work."""
-        if self.clients.open() < CLIENTS:
-            self.release(5)
-        assert wait_until(self.unapplied, timeout=30)
+        self.amid(self.unapplied)
         guest = self.assigned(self.s.billings, self.s.new_billing)
         guest.process.wait_log('assigned', 30)
-        if self.clients.open() < CLIENTS:
-            self.release(5)
-        assert wait_until(self.unapplied, timeout=30)
+        self.amid(self.unapplied)
         self.assigned(self.s.billings, lambda: self.ends(guest))
         self.rebalances += 2
 
@@ -138,12 +137,19 @@ class Storm:
         return len(self.clients.confirmed) - self.s.processed()
 
     def database(self):
-        wait_until(lambda: self.s.in_transaction() and self.clients.open(), timeout=30, interval=0.003)
+        self.amid(lambda: self.s.in_transaction() and self.clients.open())
         self.s.pg.restart('immediate')
 
     def broker(self):
-        wait_until(lambda: self.s.outbox() and self.unapplied(), timeout=30, interval=0.003)
+        self.amid(lambda: self.s.outbox() and self.unapplied())
         self.s.kafka.restart(kill=True)
+
+    def amid(self, work):
+        """Wait for a moment with such work; there is always some to be done."""
+        def look():
+            self.keep_busy()
+            return work()
+        wait_until(look, timeout=60, what='unfinished work', interval=0.003)
 
     # -- the end ------------------------------------------------------------------------------------
     def settle(self):

@@ -128,7 +128,7 @@ class Upstream:
                 if not piece:
                     return None
                 body += piece
-        return Request(method, path, headers, body, data)
+        return Request(method, path, headers, body, head + b'\r\n\r\n' + body)
 
     @staticmethod
     def key(request):
