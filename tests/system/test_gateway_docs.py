@@ -6,6 +6,7 @@ import re
 import test_gateway_faults
 from support.binaries import ROOT
 from support.gateway import Gateway
+from support.metrics import metrics_documented, metrics_given
 from support.upstream import Upstream
 from support.wait import wait_until
 
@@ -23,8 +24,7 @@ def test_metrics_outcomes_and_log_fields(procs, build, sqlite_url):
     gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--log', 'json')
     assert gateway.post('k').status == 201
     text = gateway.get_admin('/metrics')[1].decode()
-    printed = set(re.findall(r'^# TYPE (\S+) ', text, re.M))
-    assert printed == set(re.findall(r'^\| `(semel_gateway_\w+)', PAGE, re.M))
+    assert metrics_given(text) == metrics_documented(PAGE)
     outcomes = set(re.findall(r'outcome="(\w+)"', text))
     assert outcomes == set(re.findall(r'^\|.*\| `(\w+)` \|$', PAGE, re.M))
     line = json.loads(wait_until(lambda: gateway.process.out().splitlines())[0])
