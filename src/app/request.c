@@ -523,3 +523,11 @@ void request_cut(struct request *r)
         }
         request_leave(r);
 }
+
+void request_give_up(struct request *r)
+{
+        request_enter(r);
+        if (r->stage == REQUEST_RECORD)
+                request_record_over(r);
+        request_leave(r);
+}

@@ -134,9 +134,11 @@ void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct s
 void request_timeout_in(struct request *r, int64_t us);
 /* Count bytes that will be held; false: the budget of the process is used up. */
 bool request_budget(struct request *r, size_t n);
-/* Shutdown: nothing waits any longer; at the cut everything ends. */
+/* Shutdown: nothing waits any longer; at the cut everything ends; what the store has not written
+ * then is told all the same, and not awaited. */
 void request_drain(struct request *r);
 void request_cut(struct request *r);
+void request_give_up(struct request *r);
 
 /* -- request_spare.c ---------------------------------------------------------------------- */
 
@@ -165,6 +167,8 @@ void request_upstream_cut(struct request *r);
 /* Write the end of the claim, then tell. */
 void request_record(struct request *r, enum command_write_kind kind, enum request_tell tell);
 void request_record_again(struct request *r);
+/* Shutdown: tell, whatever became of the record. */
+void request_record_over(struct request *r);
 
 /* -- request_pass.c ------------------------------------------------------------------------- */
 

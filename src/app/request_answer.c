@@ -120,8 +120,10 @@ static void answer_whole(struct request *r, struct answer *a, int status, struct
         if (!r->ex)
                 return;
         if (!http_reply_head(r->ex, status, a->reason, a->hs, a->n, (int64_t)body.n, false) ||
-            !http_reply_body(r->ex, body))
-                return; /* `gone` follows */
+            !http_reply_body(r->ex, body)) {
+                r->stage = REQUEST_OVER; /* `gone` follows, and finds nothing left to do */
+                return;
+        }
         r->status = status;
         r->reply_bytes = body.n;
         http_reply_end(let_go(r));

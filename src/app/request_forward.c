@@ -166,6 +166,13 @@ static void tell(struct request *r)
         }
 }
 
+void request_record_over(struct request *r)
+{
+        if (r->write_kind == COMMAND_COMPLETE)
+                r->warning = "reply-not-recorded";
+        tell(r);
+}
+
 /* -- what became of the call ---------------------------------------------------------------------- */
 
 static void conclude(struct request *r, enum command_write_kind kind, enum request_tell tell_what)

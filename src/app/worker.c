@@ -77,8 +77,13 @@ static void on_phase(void *arg)
                 timer_start(w->phase_timer, LAST_US); /* clients still take their replies */
                 return;
         }
+        if (w->phase == WORKER_CUTTING) /* the store did not answer either */
+                for (struct request *r = w->requests, *next; r; r = next) {
+                        next = r->next;
+                        request_give_up(r);
+                }
         if (w->phase == WORKER_LAST || w->phase == WORKER_CUTTING) {
-                end(w); /* CUTTING: the store did not answer either */
+                end(w);
                 return;
         }
         w->phase = WORKER_CUTTING;

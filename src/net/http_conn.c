@@ -384,7 +384,7 @@ static void on_deadline(struct deadline *d)
 static void sock_on_drained(struct sock *s)
 {
         struct http_conn *conn = (struct http_conn *)s;
-        if (conn->state == CONN_ANSWER)
+        if (conn->state == CONN_ANSWER && !conn->sock.broken) /* fail_later() stands */
                 deadline_clear(&conn->deadline);
         if (conn->state == CONN_FLUSH) {
                 if (conn->close_after)
@@ -636,9 +636,10 @@ void http_reply_end(struct http_exchange *ex)
 void http_reply(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                 struct span body, bool close)
 {
-        if (!http_reply_head(ex, status, span_str(http1_reason(status)), headers, n,
-                             (int64_t)body.n, close))
-                return;
-        if (http_reply_body(ex, body))
+        if (http_reply_head(ex, status, span_str(http1_reason(status)), headers, n, (int64_t)body.n,
+                            close) &&
+            http_reply_body(ex, body))
                 http_reply_end(ex);
+        else
+                conn_of(ex)->exchange = false;
 }

@@ -114,7 +114,7 @@ bool http_reply_is_slow(const struct http_exchange *ex);
 /* The reply is whole.  A body shorter than its length closes the connection. */
 void http_reply_end(struct http_exchange *ex);
 
-/* Head, body and end in one. */
+/* Head, body and end in one.  The exchange is over for the handler: `gone` does not follow. */
 void http_reply(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                 struct span body, bool close);
 

@@ -4,6 +4,7 @@ import http.client
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 
@@ -137,6 +138,155 @@ def test_the_deadline_also_ends_an_upstream_that_does_not_accept(procs, build, s
         assert call.result(10).problem == 'upstream-unreachable'
         for s in fillers:
             s.close()
+
+
+def test_a_client_that_left_unseen_is_not_waited_for(start, sqlite_url, upstream):
+    """It asks on while its reply is made, more than is read ahead, and resets: that is seen only when
+    the reply, too large to be gathered, cannot be written."""
+    gateway = start(sqlite_url)
+    big = b'HTTP/1.1 201 Created\r\nContent-Length: 100000\r\n\r\n' + b'b' * 100000
+    upstream.plan.append(up.when(upstream.release, up.answers(big, executes=True)))
+    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
+                  b'Content-Length: 3\r\n\r\nx=1')
+        assert upstream.reached.wait(20)
+        s.setblocking(False)
+
+        def full():
+            try:
+                s.send(b'POST /next HTTP/1.1\r\n' * 1000)
+            except BlockingIOError:
+                return True
+        wait_until(full)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    upstream.release.set()
+    gateway.wait_quiet()
+    assert gateway.post('k').replayed and upstream.effects['k'] == 1
+    assert gateway.process.terminate(10) == 0
+
+
+@pytest.fixture
+def broken_store(procs, build, pg_own, semel, upstream):
+    """(gateway, server): behind a database of its own."""
+    url = pg_own.url(pg_own.new_database())
+    assert semel('migrate', '--db', url).returncode == 0
+
+    def go(*options):
+        return Gateway(procs, build.semel, upstream.url, url, *options)
+    return go, pg_own
+
+
+def end_of(gateway, timeout):
+    """(exit code, seconds since SIGTERM)."""
+    begun = time.monotonic()
+    gateway.process.send(signal.SIGTERM)
+    code = gateway.process.wait(timeout)
+    return code, time.monotonic() - begun
+
+
+def test_without_its_store_the_cut_is_as_with_it(broken_store, upstream):
+    """The upstream hangs, and there is no database: nothing can be marked.  The client hears the same 502,
+    a second after the deadline, and the key is never free."""
+    start, server = broken_store
+    gateway = start('--shutdown-deadline', '1s', '--lease', '6s', '--upstream-timeout', '5s')
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    server.stop()
+    code, took = end_of(gateway, 20)
+    assert code == 75 and 1 <= took < 5, (code, took)
+    first = call.result(10)
+    assert (first.status, first.problem) == (502, 'upstream-unknown')
+    server.start()
+    again = start('--lease', '6s', '--upstream-timeout', '5s')
+    reply = wait_until(lambda: (r := again.post('k')).problem != 'in-flight' and r, timeout=20)
+    assert (reply.status, reply.problem) == (409, 'outcome-unknown')
+    assert upstream.effects['k'] == 1
+
+
+def test_a_reply_that_cannot_be_kept_is_told_at_the_cut(broken_store, upstream):
+    """As long as the lease lasts the database may come back; when the process must end, the client has its
+    reply all the same, with the warning."""
+    start, server = broken_store
+    gateway = start('--shutdown-deadline', '2s')
+
+    def strikes(u, conn, request):
+        reply = u.execute(request)
+        server.stop()
+        conn.sendall(reply)
+        return True
+    upstream.plan.append(strikes)
+    call = gateway.background('k')
+    wait_until(lambda: server.popen.poll() is not None)
+    code, took = end_of(gateway, 20)
+    assert code == 75 and 2 <= took < 6, (code, took)
+    first = call.result(10)
+    assert (first.status, first.header('Semel-Warning')) == (201, 'reply-not-recorded')
+    assert first.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
+
+
+def test_a_store_that_comes_back_during_the_drain_keeps_the_reply(broken_store, upstream):
+    start, server = broken_store
+    gateway = start()
+
+    def strikes(u, conn, request):
+        reply = u.execute(request)
+        server.stop()
+        conn.sendall(reply)
+        return True
+    upstream.plan.append(strikes)
+    call = gateway.background('k')
+    wait_until(lambda: server.popen.poll() is not None)
+    gateway.process.send(signal.SIGTERM)
+    wait_until(lambda: 'draining' in gateway.process.err())
+    server.start()
+    assert gateway.process.wait(20) == 0
+    first = call.result(10)
+    assert (first.status, first.header('Semel-Warning')) == (201, None)
+    again = start().post('k')
+    assert again.replayed and again.body == first.body and upstream.effects['k'] == 1
+
+
+def test_claims_that_wait_for_a_dead_store_do_not_hold_the_drain(broken_store, upstream):
+    start, server = broken_store
+    gateway = start()
+    assert gateway.post('before').status == 201
+    server.stop()
+    call = gateway.background('k')
+    wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1)
+    code, took = end_of(gateway, 24)
+    assert code == 0 and took < 15, (code, took)
+    assert call.result(10).problem == 'store-down' and upstream.effects['k'] == 0
+
+
+@pytest.mark.parametrize('work', ['upstream works', 'duplicate waits', 'client left'])
+def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store, upstream, work):
+    """The gateway sleeps beyond its lease while the database crashes and comes back; then it is told to
+    end.  Nothing of before holds it: its drain is as short as any."""
+    start, server = broken_store
+    gateway = start('--lease', '1s', '--upstream-timeout', '900ms')
+    upstream.plan += [up.hangs(True), up.hangs(True)]
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    if work == 'duplicate waits':
+        second = gateway.background('k', headers=[('Prefer', 'wait=20')])
+        wait_until(lambda: gateway.metric('semel_gateway_waiters') == 1)
+    elif work == 'client left':
+        with socket.create_connection(('127.0.0.1', gateway.port)) as s:
+            s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: j\r\n'
+                      b'Content-Length: 3\r\n\r\nx=1')
+            wait_until(lambda: upstream.effects['j'] == 1)
+    gateway.process.stop()
+    server.restart()
+    slept = time.monotonic()
+    wait_until(lambda: time.monotonic() - slept > 1.2)
+    gateway.process.cont()
+    code, took = end_of(gateway, 24)
+    assert code == 0 and took < 12, (code, took)
+    assert call.result(10).status in (502, 504)
+    if work == 'duplicate waits':
+        assert second.result(10).status in (409, 503)
+    assert upstream.effects['k'] == 1
 
 
 def test_a_second_signal_ends_it_at_once(start, sqlite_url, upstream):
