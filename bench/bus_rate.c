@@ -9,6 +9,9 @@
  *     bus_rate delete DSN                             them away, 1,000 a statement
  *     bus_rate seed DSN BROKERS TOPIC                 outbox_event: one publish, one update at a time
  *     bus_rate apply DSN BROKERS TOPIC ROWS GROUP     a consumer with one transaction a message
+ *     bus_rate inbox DSN ROWS BYTES KEYS BATCH CONNECTIONS
+ *         the database's part of `semel consume --sql`, without Kafka: its own statements in its own
+ *         two pipelines a batch, and the same INSERT for each event
  *     bus_rate latency DSN BROKERS TOPIC RATE SECONDS bare|relay
  *         rows are committed at that rate; bare: each is produced when its commit was acknowledged
  *
@@ -25,6 +28,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+
+#include "sql_postgres.h"
 
 static void die(const char *what, const char *why)
 {
@@ -320,6 +325,144 @@ static void run_apply(char **a)
         (void)rd_kafka_consumer_close(rk);
 }
 
+/* -- the database alone ------------------------------------------------------------------------ */
+
+enum { BATCH_MAX = 1000, ID_BYTES = 36, HASH_BYTES = 32, HANDLER_PARAMS = 5, INBOX_PARTITIONS = 6 };
+enum { OID_BYTEA = 17, OID_TEXT = 25, OID_TEXT_ARRAY = 1009, OID_BYTEA_ARRAY = 1001, OID_JSONB = 3802 };
+
+static struct {
+        const char *dsn;
+        char *payload;
+        long rows, keys, batch;
+        atomic_long next; /* batch */
+        pthread_barrier_t ready;
+} db;
+
+static void put_be(char *to, long v)
+{
+        for (int i = 0; i < 4; i++)
+                to[i] = (char)((unsigned long)v >> (8 * (3 - i)));
+}
+
+/* PostgreSQL's binary form of an array of one dimension. */
+static int array_begin(char *to, long type, long n)
+{
+        const long head[] = {1, 0, type, n, 1};
+        for (int i = 0; i < 5; i++)
+                put_be(to + 4 * i, head[i]);
+        return 20;
+}
+
+static int array_add(char *to, const char *element, int n)
+{
+        put_be(to, n);
+        memcpy(to + 4, element, (size_t)n);
+        return 4 + n;
+}
+
+/* The results of a pipeline, up to its end. */
+static void pipeline_end(PGconn *conn)
+{
+        if (!PQpipelineSync(conn))
+                die("sync", PQerrorMessage(conn));
+        for (;;) {
+                PGresult *res = PQgetResult(conn);
+                ExecStatusType status = PQresultStatus(res);
+                if (res ? status == PGRES_FATAL_ERROR : PQstatus(conn) != CONNECTION_OK)
+                        die("PostgreSQL", PQerrorMessage(conn));
+                PQclear(res);
+                if (status == PGRES_PIPELINE_SYNC)
+                        return;
+        }
+}
+
+static void pipe_statement(PGconn *conn, const char *sql, int n, const Oid *types, const char *const *values,
+                 const int *lengths)
+{
+        static const int binary[HANDLER_PARAMS] = {1, 1, 1, 1, 1};
+        int sent = types ? PQsendQueryParams(conn, sql, n, types, values, lengths, binary, 1)
+                         : PQsendQueryPrepared(conn, sql, n, values, lengths, binary, 1);
+        if (!sent)
+                die("send", PQerrorMessage(conn));
+}
+
+static void inbox_record(PGconn *conn, char (*ids)[ID_BYTES + 1], long n)
+{
+        static const Oid two[] = {OID_TEXT, OID_TEXT};
+        static const Oid four[] = {OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_BYTEA_ARRAY};
+        static const char hash[HASH_BYTES];
+        static _Thread_local char id_array[20 + BATCH_MAX * (4 + ID_BYTES)];
+        static _Thread_local char hash_array[20 + BATCH_MAX * (4 + HASH_BYTES)];
+        const char *settings[] = {"2s", "10s"}, *values[] = {"bench", "bench", id_array, hash_array};
+        int lengths[] = {5, 5, array_begin(id_array, OID_TEXT, n), array_begin(hash_array, OID_BYTEA, n)};
+        for (long i = 0; i < n; i++) {
+                lengths[2] += array_add(id_array + lengths[2], ids[i], ID_BYTES);
+                lengths[3] += array_add(hash_array + lengths[3], hash, HASH_BYTES);
+        }
+        pipe_statement(conn, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, two, NULL, NULL);
+        pipe_statement(conn, sql_postgres_inbox_settings, 2, two, settings, (const int[]){2, 3});
+        pipe_statement(conn, sql_postgres_inbox_record, 4, four, values, lengths);
+        pipeline_end(conn);
+}
+
+static void *inbox_worker(void *arg)
+{
+        static const Oid types[HANDLER_PARAMS] = {OID_TEXT, OID_TEXT, OID_TEXT, OID_TEXT, OID_JSONB};
+        PGconn *conn = pg_connect(db.dsn);
+        char key[32], (*ids)[ID_BYTES + 1] = malloc(BATCH_MAX * sizeof *ids);
+        PQclear(pg_done(conn, PQprepare(conn, "handler", "INSERT INTO effect (key, payload) VALUES ($1, $2)",
+                                        HANDLER_PARAMS, types)));
+        if (!PQenterPipelineMode(conn))
+                die("pipeline", PQerrorMessage(conn));
+        (void)pthread_barrier_wait(&db.ready);
+        for (;;) { /* batches of partitions in turn, as the messages of a topic are spread */
+                long b = atomic_fetch_add(&db.next, 1), n = db.batch;
+                long first = b / INBOX_PARTITIONS * n * INBOX_PARTITIONS + b % INBOX_PARTITIONS;
+                if (b * n >= db.rows)
+                        break;
+                for (long i = 0; i < n; i++)
+                        (void)snprintf(ids[i], sizeof *ids, "00000000-0000-4000-8000-%012lx",
+                                       (unsigned long)(first + i * INBOX_PARTITIONS) & 0xffffffffffff);
+                inbox_record(conn, ids, n);
+                for (long i = 0; i < n; i++) {
+                        int key_n = snprintf(key, sizeof key, "k%ld", (first + i * INBOX_PARTITIONS) % db.keys);
+                        const char *values[] = {key, db.payload, ids[i], "bench", "\001[]"};
+                        const int lengths[] = {key_n, (int)strlen(db.payload), ID_BYTES, 5, 3};
+                        pipe_statement(conn, "handler", HANDLER_PARAMS, NULL, values, lengths);
+                }
+                pipe_statement(conn, "COMMIT", 0, types, NULL, NULL);
+                pipeline_end(conn);
+        }
+        free(ids);
+        PQfinish(conn);
+        return arg;
+}
+
+static void run_inbox(char **a)
+{
+        enum { CONNECTIONS_MAX = 64 };
+        pthread_t thread[CONNECTIONS_MAX];
+        size_t bytes = (size_t)strtol(a[2], NULL, 10);
+        long n = strtol(a[5], NULL, 10);
+        db.dsn = a[0];
+        db.rows = strtol(a[1], NULL, 10);
+        db.keys = strtol(a[3], NULL, 10);
+        db.batch = strtol(a[4], NULL, 10);
+        db.payload = malloc(bytes + 1);
+        memset(db.payload, 'x', bytes);
+        db.payload[bytes] = '\0';
+        if (n < 1 || n > CONNECTIONS_MAX || db.batch < 1 || db.batch > BATCH_MAX || db.keys < 1)
+                die("inbox", "1 to 64 connections, batches of 1 to 1000, at least one key");
+        (void)pthread_barrier_init(&db.ready, NULL, (unsigned)n + 1);
+        for (long i = 0; i < n; i++)
+                (void)pthread_create(&thread[i], NULL, inbox_worker, NULL);
+        (void)pthread_barrier_wait(&db.ready); /* connecting is not measured */
+        double s = now_s(), cpu = cpu_s();
+        for (long i = 0; i < n; i++)
+                (void)pthread_join(thread[i], NULL);
+        tell((db.rows + db.batch - 1) / db.batch * db.batch, s, cpu);
+}
+
 /* -- latency ------------------------------------------------------------------------------------ */
 
 enum { WRITERS = 4, ROWS_MAX = 1000000 };
@@ -456,7 +599,7 @@ int main(int argc, char **argv)
                 void (*run)(char **args);
         } what[] = {{"produce", 5, run_produce}, {"consume", 4, run_consume}, {"read", 1, run_read},
                     {"delete", 1, run_delete}, {"seed", 3, run_seed}, {"apply", 5, run_apply},
-                    {"latency", 6, run_latency}};
+                    {"inbox", 6, run_inbox}, {"latency", 6, run_latency}};
         for (size_t i = 0; i < sizeof what / sizeof what[0]; i++)
                 if (argc > 1 && strcmp(argv[1], what[i].name) == 0 && argc - 2 == what[i].args) {
                         what[i].run(argv + 2);

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -21,6 +22,7 @@ from gateway import family_s, threads_s
 ROUNDS = 3
 ROWS, BYTES, KEYS, PARTITIONS = 100_000, 400, 1000, 6
 SEED_ROWS = 2000  # at one a time
+WORKERS = 4       # of semel consume: connections
 RATE = 500        # of the latency's rows, a second
 FILL = '''INSERT INTO semel.outbox (topic, key, payload)
 SELECT %s, 'k' || i %% %s, convert_to(repeat('x', %s), 'UTF8') FROM generate_series(0, %s - 1) i'''
@@ -306,46 +308,107 @@ def part_relay(report, args, build, server, kafka):
 
 
 def part_consume(report, args, build, server, kafka):
-    """`semel consume --sql` beside one transaction a message, and beside librdkafka alone."""
+    """`semel consume --sql` beside one transaction a message, beside librdkafka alone, and beside what
+    PostgreSQL makes of the same statements without Kafka."""
     bench = Bench(build, server, kafka)
     topic, brokers, few = bench.topic(), kafka.bootstrap, 5000
     bench.rate('produce', brokers, topic, ROWS, BYTES, KEYS)
-    turns = {'bare': [], 'one': [], 'many': []}
+    turns = {'bare': [], 'one': [], 'many': [], 'database': []}
     for i in range(ROUNDS):
-        db = bench.database(notify=False)
-        server.sql(db, '''CREATE TABLE effect (n bigserial PRIMARY KEY, key text, payload text);
-                          CREATE TABLE naive_processed (event_id text PRIMARY KEY)''')
+        db = consume_database(bench)
         turns['bare'].append(bench.rate('consume', brokers, topic, ROWS, f'bare{i}'))
         turns['one'].append(bench.rate('apply', server.dsn(db), brokers, topic, few, f'one{i}'))
         turns['many'].append(consumed(bench, db, topic, f'many{i}'))
+        db, batch = consume_database(bench), round(turns['many'][-1]['batch'])
+        with Busy(server, db) as busy:
+            alone = bench.rate('inbox', server.dsn(db), ROWS, BYTES, KEYS, batch, WORKERS)
+        turns['database'].append({**alone, **busy.of(alone['rows'])})
     m = {k: middle(v) for k, v in turns.items()}
     m['one']['cpu_s'] *= 100_000 / few
-    m['bare']['cpu_s'] *= 100_000 / ROWS
+    for k in ('bare', 'database'):
+        m[k]['cpu_s'] *= 100_000 / turns[k][0]['rows']
+    batch = statistics.median(r['batch'] for r in turns['many'])
     head(report, f'Consuming {ROWS:,} messages of {BYTES} bytes, an INSERT each; CPU per 100,000')
     line(report, 'librdkafka alone, no database', m['bare'])
     line(report, 'one transaction a message', m['one'])
-    database_s = statistics.median(r['database_s'] for r in turns['many'])
-    line(report, 'semel consume --sql', m['many'], f'{database_s:.2f} s of the database\'s CPU')
+    line(report, 'semel consume --sql', m['many'], Busy.note(turns['many']))
+    line(report, f'the database alone, {WORKERS} connections', m['database'], Busy.note(turns['database']))
+    report.say(f'  {batch:.0f} messages a transaction in both')
     report.bar('semel consume beside one transaction a message', m['many']['per_s'] / m['one']['per_s'], 10)
     report.bar('semel consume beside librdkafka alone', m['many']['per_s'] / m['bare']['per_s'], 0.5)
+    report.bar('semel consume beside the database alone', m['many']['per_s'] / m['database']['per_s'], 0.8)
+
+
+def consume_database(bench):
+    db = bench.database(notify=False)
+    bench.server.sql(db, '''CREATE TABLE effect (n bigserial PRIMARY KEY, key text, payload text);
+                            CREATE TABLE naive_processed (event_id text PRIMARY KEY)''')
+    return db
+
+
+def idle_s():
+    """Of all CPUs, since the machine started."""
+    with open('/proc/stat', encoding='ascii') as f:
+        return int(f.readline().split()[4]) / os.sysconf('SC_CLK_TCK')
+
+
+AT_WORK = '''SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'
+AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client' '''
+
+
+class Busy:
+    """How busy the database is meanwhile: its CPU, how many connections are at work in it (run, or wait
+    for its disk or locks) and not waiting for their client, and what of the machine nobody uses."""
+
+    def __init__(self, server, db):
+        self.server, self.db, self.seen, self.ending = server, db, [], threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self):
+        with self.server.connect('postgres') as c, c.cursor() as cur:
+            while not self.ending.wait(0.05):
+                cur.execute(AT_WORK, (self.db,))
+                self.seen.append(cur.fetchone()[0])
+
+    def __enter__(self):
+        self.begun, self.cpu, self.idle = time.monotonic(), family_s(self.server.popen.pid), idle_s()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.s = time.monotonic() - self.begun
+        self.cpu, self.idle = family_s(self.server.popen.pid) - self.cpu, idle_s() - self.idle
+        self.ending.set()
+        self.thread.join()
+
+    def of(self, rows):
+        return {'database_s': self.cpu / rows * 100_000, 'at_work': statistics.mean(self.seen),
+                'idle': self.idle / self.s / os.cpu_count()}
+
+    @staticmethod
+    def note(results):
+        m = {k: statistics.median(r[k] for r in results) for k in ('database_s', 'at_work', 'idle')}
+        return (f'database: {m["database_s"]:.2f} s of CPU, {m["at_work"]:.1f} of {WORKERS} connections at '
+                f'work; {100 * m["idle"]:.0f}% idle')
 
 
 def consumed(bench, db, topic, group):
     name = 'semel_consume_processed_total'
     d = Daemon([bench.semel, 'consume', '--db', bench.server.url(db), '--brokers', bench.kafka.bootstrap,
-                '--topic', topic, '--group', group, '--sql',
+                '--topic', topic, '--group', group, '--workers', str(WORKERS), '--sql',
                 'INSERT INTO effect (key, payload) VALUES ($1, $2)'])
     try:
         d.wait_log(r'partitions assigned')
         while (first := d.metric(name)) == 0:
             time.sleep(0.002)
-        begun, cpu, database = time.monotonic(), d.cpu(), family_s(bench.server.popen.pid)
-        while (done := d.metric(name)) < ROWS:
-            assert time.monotonic() < begun + 120, f'{done:.0f} of {ROWS} messages after 120 s'
-            time.sleep(0.01)
-        s = time.monotonic() - begun
+        begun, cpu = time.monotonic(), d.cpu()
+        with Busy(bench.server, db) as busy:
+            while (done := d.metric(name)) < ROWS:
+                assert time.monotonic() < begun + 120, f'{done:.0f} of {ROWS} messages after 120 s'
+                time.sleep(0.01)
+            s = time.monotonic() - begun
         rows = done - first
         return {'per_s': rows / s, 'cpu_s': (d.cpu() - cpu) / rows * 100_000, 'rss_mb': peak_mb(d.pid),
-                'database_s': (family_s(bench.server.popen.pid) - database) / rows * 100_000}
+                'batch': done / d.metric('semel_consume_batches_total'), **busy.of(rows)}
     finally:
         d.stop()
