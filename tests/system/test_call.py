@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support.binaries import FULL
 from support.gateway import Gateway
 from support.upstream import (Forever, Upstream, answers, closes, hangs, resets_after,
                               resets_before_reading, resets_in_the_body, says_running_once)
@@ -16,6 +17,9 @@ from support.wait import free_port, wait_until
 
 DONE, USAGE, REJECTED, DOWN, IN_FLIGHT, UNKNOWN = 0, 64, 65, 69, 75, 76
 KEY = 'order-7:charge:req-9'
+# A deadline of 1 or 2 s, with the start and the end of the process; a sanitizer's takes seconds of its own on
+# a busy machine.  Who does not keep it takes 30 s or more.
+SOON = 5 if FULL else 20
 BODY = b'{"amount": 500, "note": "caf\xc3\xa9"}'
 
 
@@ -155,7 +159,7 @@ def test_retry_after_as_a_date_is_obeyed_by_the_senders_clock(up, call):
 def test_retry_after_never_goes_past_the_deadline(up, call):
     up.plan = Forever(status(503, 'Retry-After: 3600'))
     p, seconds = call(up.url + '/charges', '--deadline', '2s')
-    assert p.returncode == UNKNOWN and seconds < 5, p.logs()
+    assert p.returncode == UNKNOWN and seconds < SOON, p.logs()
 
 
 # -- phases of an attempt ----------------------------------------------------------------------------
@@ -176,20 +180,20 @@ def full_listener():
 
 def test_never_reached_says_that_nothing_happened(call):
     p, seconds = call(f'http://127.0.0.1:{free_port()}/c', '--deadline', '1s')
-    assert p.returncode == DOWN and seconds < 4
+    assert p.returncode == DOWN and seconds < SOON
     assert 'nothing was sent' in p.err()
 
 
 def test_a_name_that_nobody_knows(call):
     p, seconds = call('http://no-such-host.invalid/c', '--deadline', '1s')
-    assert p.returncode == DOWN and seconds < 5
+    assert p.returncode == DOWN and seconds < SOON
     assert 'nothing was sent' in p.err() and 'no-such-host.invalid' in p.err()
 
 
 def test_connecting_hangs(call):
     s, fill, port = full_listener()
     p, seconds = call(f'http://127.0.0.1:{port}/c', '--deadline', '1s', '--attempt-timeout', '300ms')
-    assert p.returncode == DOWN and seconds < 4
+    assert p.returncode == DOWN and seconds < SOON
     assert 'while connecting' in p.err() and 'nothing was sent' in p.err()
     for c in [*fill, s]:
         c.close()
@@ -200,7 +204,7 @@ def test_tls_hangs(up, call):
     up.plan[0].before_reading = True
     p, seconds = call(up.url.replace('http', 'https') + '/c', '--deadline', '1s',
                       '--attempt-timeout', '300ms')
-    assert p.returncode == DOWN and seconds < 4
+    assert p.returncode == DOWN and seconds < SOON
     assert 'while connecting' in p.err() and 'nothing was sent' in p.err()
 
 
@@ -211,7 +215,7 @@ def test_a_name_server_that_does_not_answer_is_not_waited_for(call, tmp):
                                 '{ (void)n; (void)s; (void)h; (void)r; sleep(60); return -3; }\n')
     subprocess.run(['gcc', '-shared', '-fPIC', '-o', tmp / 'slow.so', tmp / 'slow.c'], check=True)
     p, seconds = call('http://slow.invalid/c', '--deadline', '1s', env={'LD_PRELOAD': tmp / 'slow.so'})
-    assert p.returncode == DOWN and seconds < 5
+    assert p.returncode == DOWN and seconds < SOON
     assert "while the host's name was looked up" in p.err()
 
 
@@ -230,7 +234,7 @@ def test_what_left_is_never_called_failed(up, call, tmp, phase):
     p, seconds = call(up.url + '/c', '--deadline', '2s', '--attempt-timeout', '1s',
                       data=f'@{tmp}/big')
     assert p.returncode == UNKNOWN, p.logs()
-    assert seconds < 4
+    assert seconds < SOON
     assert says in p.err() and 'nobody knows whether it happened' in p.err()
     assert 'failed' not in p.err() and p.out() == ''
 
@@ -264,7 +268,7 @@ def test_h60_422_stops_and_shouts(up, call):
 def test_h77_waiting_for_a_running_one_ends_at_the_deadline(up, call):
     up.plan = Forever(says_running_once)
     p, seconds = call(up.url + '/c', '--deadline', '1500ms')
-    assert p.returncode == UNKNOWN and seconds < 4
+    assert p.returncode == UNKNOWN and seconds < SOON
     assert len(up.requests) < 30
 
 
@@ -614,7 +618,7 @@ def test_tls_with_a_ca_of_ones_own(call, tls):
     assert up.effects == {KEY: 1} and same_bytes(up) == 2
     # verification is on: without the CA, and for another name, nothing is sent
     p, seconds = call(up.url + '/c')
-    assert p.returncode == DOWN and 'not to be trusted' in p.err() and seconds < 5, p.logs()
+    assert p.returncode == DOWN and 'not to be trusted' in p.err() and seconds < SOON, p.logs()
     p, _ = call(up.url.replace('127.0.0.1', 'localhost') + '/c', '--cacert', tls[1])
     assert p.returncode == DOWN and 'not to be trusted' in p.err(), p.logs()
     assert len(up.requests) == 2
