@@ -5,6 +5,7 @@
 #include "sys/stop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,6 +22,8 @@ enum { WATCHED = sizeof watched / sizeof watched[0] };
 /* A handler has no argument: hence one for the process. */
 static struct {
         atomic_bool open;
+        atomic_bool listens; /* between the two ends: what is below may be used */
+        atomic_int asking;   /* threads inside ask(): nothing below goes away */
         atomic_int_fast64_t asked_us;
         atomic_int signals;
         int fd;
@@ -32,7 +35,7 @@ static struct {
 } stop = {.fd = -1};
 
 /* From here to the handler: only what a handler may call. */
-static void ask(void)
+static void ask_first(void)
 {
         int_fast64_t none = 0;
         int64_t now = clock_boot_us();
@@ -45,6 +48,14 @@ static void ask(void)
         notify_send(&stop.manager, "STOPPING=1");
         if (stop.wake)
                 stop.wake(stop.arg);
+}
+
+static void ask(void)
+{
+        atomic_fetch_add(&stop.asking, 1);
+        if (atomic_load(&stop.listens))
+                ask_first();
+        atomic_fetch_sub(&stop.asking, 1);
 }
 
 static void on_signal(int signo)
@@ -78,6 +89,7 @@ int stop_open(void (*wake)(void *arg), void *arg, const char *last_words)
         stop.arg = arg;
         stop.last_words = last_words;
         notify_find(&stop.manager);
+        atomic_store(&stop.listens, true);
         struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
         sigemptyset(&sa.sa_mask);
         for (int i = 0; i < WATCHED; i++)
@@ -91,6 +103,10 @@ void stop_close(void)
                 return;
         for (int i = 0; i < WATCHED; i++)
                 (void)sigaction(watched[i], &stop.before[i], NULL);
+        /* Who was asked may be done before who asks, in another thread, has said all of it. */
+        atomic_store(&stop.listens, false);
+        while (atomic_load(&stop.asking) > 0)
+                (void)sched_yield();
         (void)close(stop.fd);
         stop.fd = -1;
         atomic_store(&stop.open, false);
@@ -98,8 +114,7 @@ void stop_close(void)
 
 void stop_ask(void)
 {
-        if (atomic_load(&stop.open))
-                ask();
+        ask();
 }
 
 int64_t stop_asked_us(void)

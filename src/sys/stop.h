@@ -16,9 +16,12 @@
  *             must live until stop_close().
  * 0, or -1 with errno; EBUSY: it is open already. */
 int stop_open(void (*wake)(void *arg), void *arg, const char *last_words);
-void stop_close(void); /* the signals do again what they did before; not opened: nothing */
+/* The signals do again what they did before, and no handler of ours runs any more; not opened:
+ * nothing. */
+void stop_close(void);
 
-/* As if the first signal had come; a signal after it is the first. */
+/* As if the first signal had come; a signal after it is the first.  From any thread, also while
+ * another one closes. */
 void stop_ask(void);
 /* When it was asked for, on CLOCK_BOOTTIME; 0: not yet.  From any thread. */
 int64_t stop_asked_us(void);

@@ -4,11 +4,15 @@
  * tests/system/test_shutdown.py.
  */
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -129,6 +133,45 @@ static void free_gives_the_signals_back(void **state)
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
+static atomic_bool enough;
+
+static void *takes_signals(void *arg)
+{
+        while (!atomic_load(&enough))
+                (void)poll(NULL, 0, 1);
+        return arg;
+}
+
+/* The handler runs in another thread, and its first word is seen before its last: whoever frees at once closes
+ * nothing that it still writes to, which may be somebody else's file by then. */
+static void free_waits_for_a_handler_of_another_thread(void **state)
+{
+        (void)state;
+        enum { ROUNDS = 1000 };
+        pthread_t thread;
+        int next = -1;
+        assert_int_equal(pthread_create(&thread, NULL, takes_signals, NULL), 0);
+        for (int i = 0; i < ROUNDS; i++) {
+                semel_shutdown *down = semel_shutdown_new(0, 60000, NULL);
+                assert_non_null(down);
+                assert_int_equal(pthread_kill(thread, SIGTERM), 0);
+                while (semel_shutdown_phase(down) == SEMEL_RUNNING)
+                        ;
+                if (next >= 0) { /* the handler before this one has ended */
+                        eventfd_t written = 0;
+                        assert_int_equal(eventfd_read(next, &written), -1);
+                        assert_int_equal(written, 0);
+                        assert_int_equal(close(next), 0);
+                }
+                semel_shutdown_free(down);
+                next = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+                assert_true(next >= 0);
+        }
+        assert_int_equal(close(next), 0);
+        atomic_store(&enough, true);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -138,6 +181,7 @@ int main(void)
                 cmocka_unit_test(the_phases_follow_by_themselves),
                 cmocka_unit_test(a_second_signal_ends_the_process),
                 cmocka_unit_test(free_gives_the_signals_back),
+                cmocka_unit_test(free_waits_for_a_handler_of_another_thread),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
