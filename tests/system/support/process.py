@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that a test starts: each has its own process group and two log files, is ended by its
 own pid only, and its logs are looked at for sanitizer reports when the test is over."""
+import itertools
 import os
 import pathlib
 import re
@@ -142,9 +143,10 @@ class Processes:
     def __init__(self, log_dir):
         self.log_dir = pathlib.Path(log_dir)
         self.all = []
+        self.numbers = itertools.count()  # two threads that start something share no log
 
     def start(self, argv, name=None, **kw):
-        name = f'{len(self.all):02d}-{name or pathlib.Path(str(argv[0])).name}'
+        name = f'{next(self.numbers):02d}-{name or pathlib.Path(str(argv[0])).name}'
         p = Process(argv, self.log_dir, name, **kw)
         self.all.append(p)
         return p
