@@ -163,7 +163,7 @@ void daemon_free(struct daemon *d)
                 return;
         d->over = true; /* a start that failed: nobody is asked */
         if (d->watching)
-                stop_close();
+                stop_leave();
         admin_free(d->admin);
         timer_free(d->timer);
         timer_free(d->watchdog);

@@ -32,6 +32,7 @@ static struct {
         const char *last_words;
         struct notify_target manager;
         struct sigaction before[WATCHED];
+        bool before_known; /* our handlers stand: what they do is not what was before */
 } stop = {.fd = -1};
 
 /* From here to the handler: only what a handler may call. */
@@ -93,8 +94,21 @@ int stop_open(void (*wake)(void *arg), void *arg, const char *last_words)
         struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
         sigemptyset(&sa.sa_mask);
         for (int i = 0; i < WATCHED; i++)
-                (void)sigaction(watched[i], &sa, &stop.before[i]); /* cannot fail for these */
+                (void)sigaction(watched[i], &sa, /* cannot fail for these */
+                                stop.before_known ? NULL : &stop.before[i]);
+        stop.before_known = true;
         return 0;
+}
+
+/* Who was asked may be done before who asks, in another thread, has said all of it. */
+static void close_fd(void)
+{
+        atomic_store(&stop.listens, false);
+        while (atomic_load(&stop.asking) > 0)
+                (void)sched_yield();
+        (void)close(stop.fd);
+        stop.fd = -1;
+        atomic_store(&stop.open, false);
 }
 
 void stop_close(void)
@@ -103,13 +117,14 @@ void stop_close(void)
                 return;
         for (int i = 0; i < WATCHED; i++)
                 (void)sigaction(watched[i], &stop.before[i], NULL);
-        /* Who was asked may be done before who asks, in another thread, has said all of it. */
-        atomic_store(&stop.listens, false);
-        while (atomic_load(&stop.asking) > 0)
-                (void)sched_yield();
-        (void)close(stop.fd);
-        stop.fd = -1;
-        atomic_store(&stop.open, false);
+        stop.before_known = false;
+        close_fd();
+}
+
+void stop_leave(void)
+{
+        if (atomic_load(&stop.open))
+                close_fd();
 }
 
 void stop_ask(void)

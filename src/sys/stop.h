@@ -12,13 +12,16 @@
 
 /* wake        called in the signal's handler, or in stop_ask(): it may only do what a handler may;
  *             NULL: nothing.
- * last_words  written to stderr when a second signal ends the process; NULL: nothing.  Both
- *             must live until stop_close().
+ * last_words  written to stderr when a second signal ends the process; NULL: nothing.
+ *             Both must live until stop_close().
  * 0, or -1 with errno; EBUSY: it is open already. */
 int stop_open(void (*wake)(void *arg), void *arg, const char *last_words);
 /* The signals do again what they did before, and no handler of ours runs any more; not opened:
  * nothing. */
 void stop_close(void);
+/* The same at the end of a process, which keeps its handlers: a second signal ends it as before, to
+ * the last moment.  last_words must live on. */
+void stop_leave(void);
 
 /* As if the first signal had come; a signal after it is the first.  From any thread, also while
  * another one closes. */
