@@ -322,10 +322,10 @@ static void say_promise(struct relay *r)
                   c->brokers, outbox_mode_name(r->mode), promises[r->mode], r->lane_count,
                   r->lane_count == 1 ? "" : "s", c->done == RELAY_DONE_KEEP ? "kept" : "deleted",
                   c->on_dead == OUTBOX_BLOCK ? "block" : "do not block");
-        if (r->mode == OUTBOX_SINGLE && relay_batch_us(r) < c->batch_timeout_us)
-                relay_say(r, "a batch has %lld ms, half of slot_lease: the database ends transactions "
-                             "that are open for longer",
-                          (long long)(relay_batch_us(r) / MS));
+        if (r->mode == OUTBOX_SINGLE && relay_locked_us(r) < c->batch_timeout_us)
+                relay_say(r, "a batch's transaction has %lld ms, half of slot_lease: if the broker needs "
+                             "longer, the batch goes on without it",
+                          (long long)(relay_locked_us(r) / MS));
         if (daemon_admin_port(r->daemon) != 0)
                 relay_say(r, "admin on port %u", daemon_admin_port(r->daemon));
 }

@@ -94,13 +94,16 @@ static inline bool relay_is_overdue(struct relay *r, int64_t now_us)
 {
         return atomic_load(&r->draining) && now_us >= atomic_load(&r->drain_deadline_us);
 }
-/* How long the broker may take for a batch.  single: its rows are locked meanwhile, and the database ends
- * a transaction that is open for most of the lease (rule C6). */
+/* How long the broker may take for a batch. */
 static inline int64_t relay_batch_us(const struct relay *r)
 {
-        int64_t most_us = r->config->slot_lease_us / 2;
-        bool is_bounded = r->mode == OUTBOX_SINGLE && r->config->batch_timeout_us > most_us;
-        return is_bounded ? most_us : r->config->batch_timeout_us;
+        return r->config->batch_timeout_us;
+}
+/* single: how long a batch's rows stay locked; the database ends a transaction that is open for most of
+ * the lease (rule C6). */
+static inline int64_t relay_locked_us(const struct relay *r)
+{
+        return r->mode == OUTBOX_SINGLE ? r->config->slot_lease_us / 2 : INT64_MAX / 2;
 }
 /* The earlier of two deadlines: this one, and that of the shutdown once it has begun. */
 int64_t relay_deadline_us(struct relay *r, int64_t deadline_us);

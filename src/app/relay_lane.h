@@ -53,6 +53,9 @@ struct lane {
         struct span *blocked_span;
         struct buf reasons;
         int64_t batch_end_us;  /* when the broker has had its time */
+        int64_t locked_end_us; /* single: when its transaction has had its own */
+        bool unlocked;         /* single: it had; the batch goes on as one of owned */
+        bool slow;             /* so did the last batch */
         bool purge, broken, rejected; /* rejected: a row that was sent was not taken */
 
         /* the broker */

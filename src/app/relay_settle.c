@@ -186,7 +186,7 @@ static void after_mark(struct lane *l, const struct outbox_marked *marked)
 static bool send_marks(struct lane *l, size_t *n, struct outbox_marked *ret)
 {
         struct relay *r = l->r;
-        enum outbox_mode mode = r->mode;
+        enum outbox_mode mode = l->unlocked ? OUTBOX_OWNED : r->mode;
         struct semel_error err = {0};
         int tries = 0;
         while (keep_owned(l, n)) {

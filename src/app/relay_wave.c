@@ -242,6 +242,9 @@ bool lane_wave_begin(struct lane *l)
                    r->config->order == RELAY_ORDER_STRICT && r->mode != OUTBOX_EXACTLY_ONCE);
         l->purge = l->broken = l->rejected = false;
         l->batch_end_us = now + relay_batch_us(r);
+        l->locked_end_us = now + relay_locked_us(r);
+        l->slow = l->unlocked;
+        l->unlocked = false;
         if (!lane_producer_open(l) || !look_at_topics(l)) {
                 wave_stop(&l->wave);
                 return false;
@@ -359,6 +362,21 @@ static const char *obstacle(struct lane *l, int64_t now_us)
         return NULL;
 }
 
+/* single: the broker is slow.  The transaction ends before the database ends it, and the session with it;
+ * the marks will be as good under the slots' epochs.  Sending again instead would put the batch into the
+ * log once for each try, as long as the broker is slow (rule C12). */
+static void unlock(struct lane *l, int64_t now_us)
+{
+        if (l->unlocked || now_us < l->locked_end_us)
+                return;
+        l->unlocked = true;
+        l->s->vt->abandon(l->s);
+        if (!l->slow)
+                relay_say(l->r, "lane %d: the broker takes longer than half of slot_lease: such batches "
+                                "go on without their transaction",
+                          l->index);
+}
+
 void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
 {
         struct wave *w = &l->wave;
@@ -379,6 +397,7 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
                         why = "the shutdown's deadline came with rows under way";
                         break;
                 }
+                unlock(l, now);
                 why = obstacle(l, now);
                 if (why)
                         break;

@@ -75,7 +75,7 @@ const struct setting relay_settings[] = {
         {.name = "batch_timeout", .type = SETTING_DURATION, .offset = AT(batch_timeout_us),
          .min = 100 * MILLIS, .max = 3600 * SECONDS, .fallback = "30s",
          .text = "How long the broker may take for a batch; then the producer is thrown away and what "
-                 "had no report is sent again by a new one.  In mode single at most half of slot_lease."},
+                 "had no report is sent again by a new one."},
         {.name = "poll_min", .type = SETTING_DURATION, .offset = AT(poll_min_us), .min = MILLIS,
          .max = 3600 * SECONDS, .fallback = "5ms",
          .text = "How soon a table that was found empty is looked at again; it doubles."},

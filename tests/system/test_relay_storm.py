@@ -9,9 +9,10 @@ What must hold: every committed event is in the log, no other is; the first occu
 the order of its versions (its writers take the version under a lock of the aggregate's row);
 duplicates are at most the rows that were under way at the faults (rule C12); in mode exactly-once
 a read_committed consumer sees none."""
+import collections
 import os
 import random
-import signal
+import re
 import threading
 import time
 
@@ -28,7 +29,7 @@ ROWS = int(os.environ.get('SEMEL_STORM_ROWS', '10000' if FULL else '3000'))
 SEED = int(os.environ.get('SEMEL_STORM_SEED', random.SystemRandom().randrange(1 << 32)))
 WRITERS, KEYS, RELAYS, LANES = 8, 1000, 3, 2
 BATCH = 100 if FULL else 20  # so that the bound of C12 stays far below the rows
-LEASE_S = 1.0
+LEASE = '1s'
 MODES = ['owned', 'single', 'two-phase', 'exactly-once']
 TABLES = '''
 CREATE TABLE aggregate (id int PRIMARY KEY, version int NOT NULL DEFAULT 0);
@@ -103,14 +104,15 @@ class World:
         self.procs, self.build, self.pg, self.kafka, self.db = procs, build, pg, kafka, db
         self.mode, self.chance = mode, chance
         self.faults = {'kill': 0, 'stop': 0, 'database': 0, 'broker': 0}
-        self.started = 0
+        self.all = []
         self.relays = [self.start() for _ in range(RELAYS)]
 
     def start(self):
-        self.started += 1
-        return Relay(self.procs, self.build, self.pg.url(self.db), self.kafka.bootstrap,
-                     name=f'relay{self.started}', mode=self.mode, slot_lease=f'{LEASE_S}s'.replace('.0', ''),
-                     batch_rows=BATCH, lanes=LANES, stuck_after='1s', retry_min='20ms', retry_max='200ms')
+        self.all.append(Relay(self.procs, self.build, self.pg.url(self.db), self.kafka.bootstrap,
+                              name=f'relay{len(self.all) + 1}', mode=self.mode, slot_lease=LEASE,
+                              batch_rows=BATCH, lanes=LANES, stuck_after='1s', retry_min='20ms',
+                              retry_max='200ms'))
+        return self.all[-1]
 
     def pending(self):
         return self.pg.value(self.db, "SELECT count(*) FROM semel.outbox WHERE status <> 'PUBLISHED'")
@@ -203,6 +205,9 @@ def check(world, topic):
     dead = world.pg.value(world.db, "SELECT count(*) FROM semel.outbox WHERE status = 'DEAD'")
     assert dead == 0
     faults = sum(world.faults.values())
+    resets = collections.Counter(w for r in world.all for w in re.findall(r'a new producer: (.*)', r.p.err()))
+    for why, n in resets.most_common():
+        print(f'{n:6} x {why}')
     print(f'{world.mode}: {len(truth)} events, {len(world.undone)} rolled back, {duplicates} duplicates, '
           f'faults {world.faults}')
     assert world.faults == {'kill': 3, 'stop': 2, 'database': 2, 'broker': 2}

@@ -171,11 +171,16 @@ semel_code pg_outbox_connect(struct pg_outbox *ob, int64_t deadline_us, semel_er
         if (ob->pg && PQstatus(ob->pg) == CONNECTION_OK)
                 return SEMEL_OK;
         pg_outbox_drop(ob);
-        /* A server that is away is not knocked at in a loop. */
-        int64_t now_us = clock_boot_us();
+        /* A server that is away is not knocked at in a loop.  An attempt that would have less than half
+         * of its time left is none, and the next one does not wait for it: a caller with little time
+         * would else come too late each time, for ever (rule B10). */
+        int64_t now_us = clock_boot_us(), half_us = now_us + (deadline_us - now_us) / 2;
         if (ob->retry_us > now_us && deadline_us > now_us) {
                 int64_t until_us = ob->retry_us < deadline_us ? ob->retry_us : deadline_us;
                 (void)poll(NULL, 0, (int)((until_us - now_us) / MS + 1));
+                if (until_us > half_us)
+                        return err_set(err, SEMEL_ERR_STORE_DOWN,
+                                       "the database did not answer a moment ago; it is tried again");
         }
         semel_code code;
         ob->pg = PQconnectStartParams((const char *const *)ob->config.keywords,
