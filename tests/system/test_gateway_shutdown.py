@@ -264,7 +264,7 @@ def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store
     """The gateway sleeps beyond its lease while the database crashes and comes back; then it is told to
     end.  Nothing of before holds it: its drain is as short as any."""
     start, server = broken_store
-    gateway = start('--lease', '1s', '--upstream-timeout', '900ms')
+    gateway = start('--lease', '2s', '--upstream-timeout', '900ms')
     upstream.plan += [up.hangs(True), up.hangs(True)]
     call = gateway.background('k')
     wait_until(lambda: upstream.effects['k'] == 1)
@@ -279,7 +279,7 @@ def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store
     gateway.process.stop()
     server.restart()
     slept = time.monotonic()
-    wait_until(lambda: time.monotonic() - slept > 1.2)
+    wait_until(lambda: time.monotonic() - slept > 2.2)
     gateway.process.cont()
     code, took = end_of(gateway, 24)
     assert code == 0 and took < 12, (code, took)
