@@ -29,7 +29,7 @@ static semel_code open_inbox(const struct options *o, struct inbox_session **ret
                 code = registry_find(url, &driver, err);
         if (code == SEMEL_OK && !driver->inbox_open)
                 code = err_set(err, SEMEL_ERR_URL, "this store has no inbox");
-        return code == SEMEL_OK ? driver->inbox_open(url, "semel inbox", ret, err) : code;
+        return code == SEMEL_OK ? driver->inbox_open(url, ret, err) : code;
 }
 
 static void close_inbox(struct inbox_session *s)

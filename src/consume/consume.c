@@ -277,9 +277,8 @@ static void release_worker(struct worker *w)
         buf_release(&w->text);
 }
 
-static semel_code init_worker(struct consume *c, struct worker *w, int number, semel_error *err)
+static semel_code init_worker(struct consume *c, struct worker *w, semel_error *err)
 {
-        char name[32];
         size_t n = c->config.batch_rows;
         w->c = c;
         buf_init(&w->text, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * n);
@@ -289,8 +288,7 @@ static semel_code init_worker(struct consume *c, struct worker *w, int number, s
         w->seen = calloc(n, sizeof *w->seen);
         if (!w->events || !w->built || !w->messages || !w->seen)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a worker");
-        (void)snprintf(name, sizeof name, "semel consume %d", number);
-        return c->config.inbox_open(c->config.db, name, &w->inbox, err);
+        return c->config.inbox_open(c->config.db, &w->inbox, err);
 }
 
 /* Signals are the program's: its handlers run on its own threads. */
@@ -351,9 +349,9 @@ semel_code consume_new(const struct consume_config *config, struct consume **ret
         const char *sql = config->handler.sql;
         c->needs_headers = !sql || strchr(sql, '5') || strchr(sql, '?');
         init_sync(c);
-        code = config->inbox_open(config->db, "semel consume keeper", &c->keeper, err);
+        code = config->inbox_open(config->db, &c->keeper, err);
         for (int i = 0; i < config->workers && code == SEMEL_OK; i++)
-                code = init_worker(c, &c->workers[i], i, err);
+                code = init_worker(c, &c->workers[i], err);
         int rc = code == SEMEL_OK ? start_all(c) : 0;
         if (rc != 0)
                 code = err_set_errno(err, SEMEL_ERR_INTERNAL, rc, "a thread cannot be started");

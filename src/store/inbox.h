@@ -170,7 +170,6 @@ struct inbox_session {
 };
 
 /* A driver's way to open one.  Errors: SEMEL_ERR_URL, SEMEL_ERR_ARGUMENT, SEMEL_ERR_NO_MEMORY. */
-typedef semel_code inbox_open_fn(const char *url, const char *name, struct inbox_session **ret,
-                                 semel_error *err);
+typedef semel_code inbox_open_fn(const char *url, struct inbox_session **ret, semel_error *err);
 
 #endif

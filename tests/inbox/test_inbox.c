@@ -390,7 +390,7 @@ static void *meet_from(void *arg)
         struct inbox_event *all = calloc(MEETING, sizeof *all);
         char (*names)[32] = calloc(MEETING, sizeof *names);
         size_t again = 0;
-        if (!all || !names || store_postgres_driver.inbox_open(url, "test", &mine, NULL) != SEMEL_OK)
+        if (!all || !names || store_postgres_driver.inbox_open(url, &mine, NULL) != SEMEL_OK)
                 abort();
         for (int r = 0; r < ROUNDS; r++) {
                 struct inbox_result ret;
@@ -508,7 +508,7 @@ static int open_session(void **state)
                                                         : &store_sqlite_driver;
         (void)state;
         (void)snprintf(consumer, sizeof consumer, "c%d", ++number);
-        if (driver->inbox_open(url, "test", &ses, &err) != SEMEL_OK)
+        if (driver->inbox_open(url, &ses, &err) != SEMEL_OK)
                 fail_msg("%s", err.text);
         return 0;
 }

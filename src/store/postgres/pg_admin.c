@@ -26,7 +26,6 @@ static void build_walk(struct params *p, const struct store_cursor *after, size_
         pg_params_clear(p, 3);
         pg_params_scalar(p, 0, PG_TIMESTAMPTZ);
         pg_params_scalar(p, 1, PG_BYTEA);
-        pg_params_scalar(p, 2, PG_INT8);
         if (after->started) {
                 pg_params_time(p, 0, after->created_us);
                 pg_params_bytea(p, 1, span_of(after->id.b, sizeof after->id.b));
@@ -34,7 +33,7 @@ static void build_walk(struct params *p, const struct store_cursor *after, size_
                 pg_params_int(p, 0, INT64_MIN); /* -infinity */
                 pg_params_bytea(p, 1, span_of(NULL, 0));
         }
-        pg_params_int(p, 2, (int64_t)rows_max(max));
+        pg_params_number(p, 2, PG_INT8, (int64_t)rows_max(max));
 }
 
 static void cursor_set(struct store_cursor *cur, const struct command_row *row)
@@ -291,8 +290,7 @@ const struct lane_vt pg_lane_resolve = {
 static void build_reap(const struct batch *b, struct params *p)
 {
         pg_params_clear(p, 1);
-        pg_params_scalar(p, 0, PG_INT8);
-        pg_params_int(p, 0, b->after_us);
+        pg_params_number(p, 0, PG_INT8, b->after_us);
 }
 
 static void take_reap(struct pg_store *st, struct batch *b, const PGresult *res)

@@ -14,15 +14,6 @@
 /* Headers as JSON: every byte of a value may become four thirds of one, and names are escaped. */
 enum { HEADERS_JSON_BYTES_MAX = 8 * LIMIT_EVENT_HEADERS_BYTES };
 
-static void set(struct params *p, int i, enum pg_type type, bool is_null, struct span value)
-{
-        pg_params_scalar(p, i, type);
-        if (is_null)
-                pg_params_null(p, i);
-        else
-                pg_params_bytea(p, i, value);
-}
-
 static semel_code send(PGconn *pg, const struct event *ev, const struct buf *headers,
                        uint8_t ret_id[EVENT_ID_BYTES], semel_error *err)
 {
@@ -31,17 +22,17 @@ static semel_code send(PGconn *pg, const struct event *ev, const struct buf *hea
         semel_code code = SEMEL_OK;
         pg_params_init(&p);
         pg_params_clear(&p, 7);
-        set(&p, 0, PG_UUID, !ev->has_id, span_of(ev->id, sizeof ev->id));
-        set(&p, 1, PG_TEXT, false, ev->topic);
-        set(&p, 2, PG_TEXT, ev->key_is_null, ev->key);
-        set(&p, 3, PG_BYTEA, ev->payload_is_null, ev->payload);
-        set(&p, 4, PG_TEXT, headers->n == 0, buf_span(headers));
+        pg_params_maybe(&p, 0, PG_UUID, span_of(ev->id, sizeof ev->id), !ev->has_id);
+        pg_params_text(&p, 1, ev->topic);
+        pg_params_maybe(&p, 2, PG_TEXT, ev->key, ev->key_is_null);
+        pg_params_maybe(&p, 3, PG_BYTEA, ev->payload, ev->payload_is_null);
+        pg_params_maybe(&p, 4, PG_TEXT, buf_span(headers), headers->n == 0);
         pg_params_scalar(&p, 5, PG_INT4);
         if (ev->partition == EVENT_NO_PARTITION)
                 pg_params_null(&p, 5);
         else
                 pg_params_int(&p, 5, ev->partition);
-        set(&p, 6, PG_TEXT, ev->traceparent.n == 0, ev->traceparent);
+        pg_params_maybe(&p, 6, PG_TEXT, ev->traceparent, ev->traceparent.n == 0);
         if (pg_params_finish(&p) != BUF_OK) {
                 code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for an event");
                 goto out;

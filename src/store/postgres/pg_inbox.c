@@ -122,20 +122,17 @@ bool pg_inbox_send_begin(struct pg_inbox *in, const struct inbox_handler *handle
                                NULL, NULL, NULL, 1))
                 return false;
         pg_params_clear(p, 2);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
-        pg_params_bytea(p, 0, span_str(INBOX_LOCK_TIMEOUT));
-        pg_params_bytea(p, 1, span_str(handler && handler->fn ? INBOX_IDLE_TIMEOUT_FN
-                                                              : INBOX_IDLE_TIMEOUT));
+        pg_params_text(p, 0, span_str(INBOX_LOCK_TIMEOUT));
+        pg_params_text(p, 1, span_str(handler && handler->fn ? INBOX_IDLE_TIMEOUT_FN
+                                                             : INBOX_IDLE_TIMEOUT));
         return pg_inbox_send(in, sql_postgres_inbox_settings, true);
 }
 
-static _Thread_local const struct inbox_event *sorted;
-
-static int by_id(const void *a, const void *b)
+static int by_id(const void *a, const void *b, void *arg)
 {
+        const struct inbox_event *events = arg;
         size_t i = *(const size_t *)a, k = *(const size_t *)b;
-        struct span x = sorted[i].id, y = sorted[k].id;
+        struct span x = events[i].id, y = events[k].id;
         int c = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
         if (c == 0)
                 c = (x.n > y.n) - (x.n < y.n);
@@ -148,15 +145,12 @@ bool pg_inbox_send_record(struct pg_inbox *in, const struct inbox_event *events,
         assert(n > 0 && n <= LIMIT_INBOX_BATCH_ROWS);
         for (size_t i = 0; i < n; i++)
                 in->order[i] = i;
-        sorted = events;
-        qsort(in->order, n, sizeof *in->order, by_id);
+        qsort_r(in->order, n, sizeof *in->order, by_id, (void *)(uintptr_t)events);
         pg_params_clear(p, 4);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
+        pg_params_text(p, 0, events[0].consumer);
+        pg_params_text(p, 1, events[0].source);
         pg_params_array(p, 2, PG_TEXT);
         pg_params_array(p, 3, PG_BYTEA);
-        pg_params_bytea(p, 0, events[0].consumer);
-        pg_params_bytea(p, 1, events[0].source);
         for (size_t k = 0; k < n; k++) {
                 const struct inbox_event *e = &events[in->order[k]];
                 pg_params_bytea(p, 2, e->id);
@@ -168,19 +162,17 @@ bool pg_inbox_send_record(struct pg_inbox *in, const struct inbox_event *events,
         return pg_inbox_send(in, sql_postgres_inbox_record, true);
 }
 
-static void name_params(struct params *p, const struct inbox_event *e, int n)
+void pg_inbox_name_params(struct params *p, const struct inbox_event *event, int n)
 {
         pg_params_clear(p, n);
-        for (int i = 0; i < 3; i++)
-                pg_params_scalar(p, i, PG_TEXT);
-        pg_params_bytea(p, 0, e->consumer);
-        pg_params_bytea(p, 1, e->source);
-        pg_params_bytea(p, 2, e->id);
+        pg_params_text(p, 0, event->consumer);
+        pg_params_text(p, 1, event->source);
+        pg_params_text(p, 2, event->id);
 }
 
 bool pg_inbox_send_uncount(struct pg_inbox *in, const struct inbox_event *event)
 {
-        name_params(&in->params, event, 3);
+        pg_inbox_name_params(&in->params, event, 3);
         return pg_inbox_send(in, sql_postgres_inbox_uncount, true);
 }
 
@@ -285,7 +277,7 @@ semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *eve
                           int64_t deadline_us, int *ret_attempts, semel_error *err)
 {
         struct pg_inbox *in = pg_inbox_of(s);
-        name_params(&in->params, event, 3);
+        pg_inbox_name_params(&in->params, event, 3);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_count, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
@@ -300,11 +292,9 @@ semel_code pg_inbox_seen(struct inbox_session *s, const struct inbox_event *even
         struct pg_inbox *in = pg_inbox_of(s);
         struct params *p = &in->params;
         pg_params_clear(p, 3);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
+        pg_params_text(p, 0, events[0].consumer);
+        pg_params_text(p, 1, events[0].source);
         pg_params_array(p, 2, PG_TEXT);
-        pg_params_bytea(p, 0, events[0].consumer);
-        pg_params_bytea(p, 1, events[0].source);
         for (size_t i = 0; i < n; i++)
                 pg_params_bytea(p, 2, events[i].id);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_seen, deadline_us, err);
@@ -341,17 +331,13 @@ static bool send_alarms(struct pg_inbox *in, const struct inbox_event *events, s
 {
         struct params *p = &in->params;
         pg_params_clear(p, 7);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
+        pg_params_text(p, 0, events[0].consumer);
+        pg_params_text(p, 1, events[0].source);
         pg_params_array(p, 2, PG_TEXT);
         pg_params_array(p, 3, PG_BYTEA);
-        pg_params_scalar(p, 4, PG_TEXT);
-        pg_params_scalar(p, 5, PG_INT4);
+        pg_params_text(p, 4, events[0].topic);
+        pg_params_number(p, 5, PG_INT4, events[0].partition);
         pg_params_array(p, 6, PG_INT8);
-        pg_params_bytea(p, 0, events[0].consumer);
-        pg_params_bytea(p, 1, events[0].source);
-        pg_params_bytea(p, 4, events[0].topic);
-        pg_params_int(p, 5, events[0].partition);
         for (size_t k = 0; k < n; k++) {
                 const struct inbox_event *e = &events[in->order[k]];
                 if (in->first[in->order[k]] || !e->has_hash)
@@ -482,8 +468,7 @@ static void reap(struct pg_inbox *in, const struct inbox_result *ret)
                 return;
         in->locked = 0;
         pg_params_clear(&in->params, 1);
-        pg_params_scalar(&in->params, 0, PG_INT8);
-        pg_params_int(&in->params, 0, INBOX_REAP_US);
+        pg_params_number(&in->params, 0, PG_INT8, INBOX_REAP_US);
         PQclear(pg_inbox_ask(in, sql_postgres_reap, clock_boot_us() + 2 * SECOND, &ignored));
 }
 

@@ -95,6 +95,8 @@ bool pg_inbox_send_begin(struct pg_inbox *in, const struct inbox_handler *handle
 bool pg_inbox_send_handler(struct pg_inbox *in, const struct inbox_handler *handler,
                            const struct inbox_event *event);
 bool pg_inbox_send_record(struct pg_inbox *in, const struct inbox_event *events, size_t n);
+/* Parameters 0 to 2 of n: the event's name. */
+void pg_inbox_name_params(struct params *p, const struct inbox_event *event, int n);
 bool pg_inbox_send_uncount(struct pg_inbox *in, const struct inbox_event *event);
 /* Handle one event, whichever kind of handler, inside the transaction; ends the pipeline. */
 void pg_inbox_handle_one(struct pg_inbox *in, const struct inbox_handler *handler,

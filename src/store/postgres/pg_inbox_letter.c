@@ -12,27 +12,6 @@
 #include "store/postgres/pg_inbox.h"
 #include "store/postgres/pg_row.h"
 
-static void text(struct params *p, int i, struct span s)
-{
-        pg_params_scalar(p, i, PG_TEXT);
-        pg_params_bytea(p, i, s);
-}
-
-static void bytes_or_null(struct params *p, int i, enum pg_type type, struct span s, bool is_null)
-{
-        pg_params_scalar(p, i, type);
-        if (is_null)
-                pg_params_null(p, i);
-        else
-                pg_params_bytea(p, i, s);
-}
-
-static void number(struct params *p, int i, enum pg_type type, int64_t v)
-{
-        pg_params_scalar(p, i, type);
-        pg_params_int(p, i, v);
-}
-
 /* -- bury ---------------------------------------------------------------------------------------- */
 
 static bool send_letter(struct pg_inbox *in, const struct inbox_event *e, int attempts,
@@ -40,18 +19,18 @@ static bool send_letter(struct pg_inbox *in, const struct inbox_event *e, int at
 {
         struct params *p = &in->params;
         pg_params_clear(p, 12);
-        text(p, 0, e->consumer);
-        text(p, 1, e->source);
-        bytes_or_null(p, 2, PG_TEXT, e->id, e->id.n == 0);
-        text(p, 3, e->topic);
-        number(p, 4, PG_INT4, e->partition);
-        number(p, 5, PG_INT8, e->offset);
-        bytes_or_null(p, 6, PG_BYTEA, e->key, e->key_is_null);
-        bytes_or_null(p, 7, PG_BYTEA, e->payload, e->payload_is_null);
-        text(p, 8, e->headers.n ? e->headers : span_str("[]"));
-        bytes_or_null(p, 9, PG_BYTEA, span_of(e->hash, sizeof e->hash), !e->has_hash);
-        number(p, 10, PG_INT4, attempts);
-        text(p, 11, span_str(reason));
+        pg_params_text(p, 0, e->consumer);
+        pg_params_text(p, 1, e->source);
+        pg_params_maybe(p, 2, PG_TEXT, e->id, e->id.n == 0);
+        pg_params_text(p, 3, e->topic);
+        pg_params_number(p, 4, PG_INT4, e->partition);
+        pg_params_number(p, 5, PG_INT8, e->offset);
+        pg_params_maybe(p, 6, PG_BYTEA, e->key, e->key_is_null);
+        pg_params_maybe(p, 7, PG_BYTEA, e->payload, e->payload_is_null);
+        pg_params_text(p, 8, e->headers.n ? e->headers : span_str("[]"));
+        pg_params_maybe(p, 9, PG_BYTEA, span_of(e->hash, sizeof e->hash), !e->has_hash);
+        pg_params_number(p, 10, PG_INT4, attempts);
+        pg_params_text(p, 11, span_str(reason));
         return pg_inbox_send(in, sql_postgres_inbox_bury, true);
 }
 
@@ -64,10 +43,10 @@ static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, cons
         if (inbox_dead_headers(e, reason, &in->jsonb, &ignored) != SEMEL_OK)
                 return false;
         pg_params_clear(p, 4);
-        text(p, 0, span_str(topic));
-        bytes_or_null(p, 1, PG_TEXT, e->key, e->key_is_null || !inbox_is_text(e->key.p, e->key.n));
-        bytes_or_null(p, 2, PG_BYTEA, e->payload, e->payload_is_null);
-        text(p, 3, buf_span(&in->jsonb));
+        pg_params_text(p, 0, span_str(topic));
+        pg_params_maybe(p, 1, PG_TEXT, e->key, e->key_is_null || !inbox_is_text(e->key.p, e->key.n));
+        pg_params_maybe(p, 2, PG_BYTEA, e->payload, e->payload_is_null);
+        pg_params_text(p, 3, buf_span(&in->jsonb));
         return pg_inbox_send(in, sql_postgres_inbox_publish, true);
 }
 
@@ -164,8 +143,8 @@ static void letter_back(struct pg_inbox *in, int64_t id, const semel_error *why,
 {
         semel_error ignored = {0};
         pg_params_clear(&in->params, 2);
-        number(&in->params, 0, PG_INT8, id);
-        text(&in->params, 1, span_str(why->text));
+        pg_params_number(&in->params, 0, PG_INT8, id);
+        pg_params_text(&in->params, 1, span_str(why->text));
         PQclear(pg_inbox_ask(in, sql_postgres_inbox_letter_back, deadline_us, &ignored));
 }
 
@@ -181,8 +160,8 @@ void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t i
                 return;
         bool sent = pg_inbox_send_begin(in, handler);
         pg_params_clear(&in->params, 2);
-        text(&in->params, 0, consumer);
-        number(&in->params, 1, PG_INT8, id);
+        pg_params_text(&in->params, 0, consumer);
+        pg_params_number(&in->params, 1, PG_INT8, id);
         sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_take, true) && pg_inbox_sync(in);
         if (!sent) {
                 commit(in, false, ret);
@@ -206,7 +185,7 @@ void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t i
                 goto out;
         sent = PQenterPipelineMode(in->pg) == 1;
         pg_params_clear(&in->params, 1);
-        number(&in->params, 0, PG_INT8, l.id);
+        pg_params_number(&in->params, 0, PG_INT8, l.id);
         sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_done, true);
         commit(in, sent, ret);
         if (ret->end == INBOX_FAILED)
@@ -235,9 +214,9 @@ semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t
 {
         struct pg_inbox *in = pg_inbox_of(s);
         pg_params_clear(&in->params, 3);
-        text(&in->params, 0, consumer);
-        number(&in->params, 1, PG_INT8, keep_us);
-        number(&in->params, 2, PG_INT8, LIMIT_INBOX_PRUNE_ROWS);
+        pg_params_text(&in->params, 0, consumer);
+        pg_params_number(&in->params, 1, PG_INT8, keep_us);
+        pg_params_number(&in->params, 2, PG_INT8, LIMIT_INBOX_PRUNE_ROWS);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_prune, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
@@ -294,10 +273,10 @@ semel_code pg_inbox_list(struct inbox_session *s, struct span consumer,
 {
         struct pg_inbox *in = pg_inbox_of(s);
         pg_params_clear(&in->params, 4);
-        text(&in->params, 0, consumer);
-        number(&in->params, 1, PG_INT2, state);
-        number(&in->params, 2, PG_INT8, after_id);
-        number(&in->params, 3, PG_INT8, (int64_t)max);
+        pg_params_text(&in->params, 0, consumer);
+        pg_params_number(&in->params, 1, PG_INT2, state);
+        pg_params_number(&in->params, 2, PG_INT8, after_id);
+        pg_params_number(&in->params, 3, PG_INT8, (int64_t)max);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_list, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
@@ -320,11 +299,11 @@ semel_code pg_inbox_decide(struct inbox_session *s, struct span consumer, int64_
 {
         struct pg_inbox *in = pg_inbox_of(s);
         pg_params_clear(&in->params, 5);
-        text(&in->params, 0, consumer);
-        number(&in->params, 1, PG_INT8, id);
-        number(&in->params, 2, PG_INT2, to);
-        text(&in->params, 3, span_str(who));
-        text(&in->params, 4, span_str(reason));
+        pg_params_text(&in->params, 0, consumer);
+        pg_params_number(&in->params, 1, PG_INT8, id);
+        pg_params_number(&in->params, 2, PG_INT2, to);
+        pg_params_text(&in->params, 3, span_str(who));
+        pg_params_text(&in->params, 4, span_str(reason));
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_decide, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);

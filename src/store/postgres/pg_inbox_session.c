@@ -128,16 +128,7 @@ static semel_code check_server(struct pg_inbox *in, semel_error *err)
         PGresult *res = ask(in, sql_postgres_link_check, false, err);
         if (!res)
                 return inbox_code_of(err);
-        semel_code code = SEMEL_OK;
-        if (!pg_result_bool(res, 0, 0) || !pg_result_bool(res, 0, 1))
-                code = err_set(err, SEMEL_ERR_UNSAFE,
-                               "the server runs with fsync or full_page_writes off: what it confirms "
-                               "can be lost, switch them on");
-        else if (pg_result_bool(res, 0, 2))
-                code = err_set(err, SEMEL_ERR_STORE_READ_ONLY,
-                               "the server takes no writes (a standby?); connect to the primary");
-        in->direct = in->config.prepare != 0 &&
-                     (in->config.prepare == 1 || pg_result_int(res, 0, 3) == PQbackendPID(in->pg));
+        semel_code code = pg_server_check(in->pg, &in->config, res, &in->direct, err);
         PQclear(res);
         if (code != SEMEL_OK)
                 return code;
@@ -159,6 +150,7 @@ static semel_code open_connection(struct pg_inbox *in, semel_error *err)
         if (!pg)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a connection");
         (void)PQsetErrorVerbosity(pg, PQERRORS_VERBOSE); /* for the SQLSTATE */
+        (void)PQsetNoticeReceiver(pg, pg_ignore_notice, NULL);
         PostgresPollingStatusType next = PGRES_POLLING_WRITING;
         while (PQstatus(pg) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
                next != PGRES_POLLING_FAILED) {
@@ -277,10 +269,8 @@ static const struct inbox_vt pg_inbox_vt = {
         .close = pg_inbox_close,
 };
 
-semel_code postgres_inbox_open(const char *url, const char *name, struct inbox_session **ret,
-                               semel_error *err)
+semel_code postgres_inbox_open(const char *url, struct inbox_session **ret, semel_error *err)
 {
-        (void)name; /* the program's own name is in application_name */
         struct pg_inbox *in = calloc(1, sizeof *in);
         if (!in)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a session");

@@ -13,6 +13,7 @@
 #include "core/inbox_plan.h"
 #include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
+#include "store/postgres/pg_inbox.h"
 #include "store/postgres/pg_params.h"
 #include "store/postgres/pg_tx_statement.h"
 #include "store/postgres/postgres_store.h"
@@ -37,17 +38,8 @@ static semel_code check(PGconn *pg, const struct inbox_event *event, semel_error
 
 static bool send(PGconn *pg, const struct inbox_event *event, const char *sql, struct params *p)
 {
-        pg_params_clear(p, 4);
-        for (int i = 0; i < 3; i++)
-                pg_params_scalar(p, i, PG_TEXT);
-        pg_params_scalar(p, 3, PG_BYTEA);
-        pg_params_bytea(p, 0, event->consumer);
-        pg_params_bytea(p, 1, event->source);
-        pg_params_bytea(p, 2, event->id);
-        if (event->has_hash)
-                pg_params_bytea(p, 3, span_of(event->hash, sizeof event->hash));
-        else
-                pg_params_null(p, 3);
+        pg_inbox_name_params(p, event, 4);
+        pg_params_maybe(p, 3, PG_BYTEA, span_of(event->hash, sizeof event->hash), !event->has_hash);
         return pg_params_finish(p) == BUF_OK &&
                PQsendQueryParams(pg, sql, p->n, p->types, p->values, p->lengths, p->formats, 1);
 }

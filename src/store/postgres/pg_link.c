@@ -271,26 +271,10 @@ static void become_idle(struct link *ln)
 static void checked(struct link *ln, const PGresult *res)
 {
         struct pg_store *st = ln->st;
-        const char *setting = !pg_result_bool(res, 0, 0)   ? "fsync"
-                              : !pg_result_bool(res, 0, 1) ? "full_page_writes"
-                                                        : NULL;
-        if (setting) {
-                (void)err_set(&st->fault, SEMEL_ERR_UNSAFE,
-                              "the server runs with %s=off: a crash would lose claims; set it on",
-                              setting);
+        if (pg_server_check(ln->pg, &st->config, res, &ln->direct, &st->fault) != SEMEL_OK) {
                 connect_failed(ln);
                 return;
         }
-        if (pg_result_bool(res, 0, 2)) {
-                (void)err_set(&st->fault, SEMEL_ERR_STORE_READ_ONLY,
-                              "the server takes no writes (a standby, or "
-                              "default_transaction_read_only); connect to the primary");
-                connect_failed(ln);
-                return;
-        }
-        /* A pooler makes up its own process ids. */
-        ln->direct = st->config.prepare == 1 ||
-                     (st->config.prepare == -1 && pg_result_int(res, 0, 3) == PQbackendPID(ln->pg));
         if (st->plans_off)
                 ln->direct = false;
         send_own(ln, LINK_VERSION, sql_postgres_select_version);
@@ -305,8 +289,7 @@ static void version_read(struct link *ln, const PGresult *res)
                 become_idle(ln);
         } else {
                 pg_params_clear(&ln->params, 1);
-                pg_params_scalar(&ln->params, 0, PG_TEXT);
-                pg_params_bytea(&ln->params, 0, span_str(PG_LOCK_TIMEOUT));
+                pg_params_text(&ln->params, 0, span_str(PG_LOCK_TIMEOUT));
                 (void)pg_params_finish(&ln->params);
                 send_own(ln, LINK_SETTING, sql_postgres_link_session);
         }

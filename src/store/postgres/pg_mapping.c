@@ -379,8 +379,7 @@ semel_code pg_mapping_load(struct pg_outbox *ob, int64_t deadline_us, semel_erro
                 goto out;
         }
         pg_params_clear(p, 1);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_bytea(p, 0, buf_span(&table));
+        pg_params_text(p, 0, buf_span(&table));
         code = pg_outbox_one(ob, OQ_COLUMNS, p, false, deadline_us, &columns, err);
         if (code == SEMEL_OK)
                 code = find_missing(&ob->wanted, preset, columns, err);

@@ -20,22 +20,12 @@ static semel_code start(struct pg_outbox *ob, int params, int64_t deadline_us, s
         return code;
 }
 
-static void set_int(struct pg_outbox *ob, int i, int64_t v)
+static void set_range(struct pg_outbox *ob, int64_t since_us, int64_t until_us)
 {
-        pg_params_scalar(&ob->params[0], i, PG_INT8);
-        pg_params_int(&ob->params[0], i, v);
-}
-
-static void set_text(struct pg_outbox *ob, int i, const char *text)
-{
-        pg_params_scalar(&ob->params[0], i, PG_TEXT);
-        pg_params_bytea(&ob->params[0], i, span_str(text));
-}
-
-static void set_time(struct pg_outbox *ob, int i, int64_t unix_us)
-{
-        pg_params_scalar(&ob->params[0], i, PG_TIMESTAMPTZ);
-        pg_params_time(&ob->params[0], i, unix_us);
+        for (int i = 0; i < 2; i++)
+                pg_params_scalar(&ob->params[0], i, PG_TIMESTAMPTZ);
+        pg_params_time(&ob->params[0], 0, since_us);
+        pg_params_time(&ob->params[0], 1, until_us);
 }
 
 /* A statement that answers with one number. */
@@ -57,9 +47,9 @@ semel_code pg_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
         semel_code code = start(ob, dry ? 1 : 2, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_int(ob, 0, keep_us);
+        pg_params_number(&ob->params[0], 0, PG_INT8, keep_us);
         if (!dry)
-                set_int(ob, 1, LIMIT_OUTBOX_PRUNE_ROWS);
+                pg_params_number(&ob->params[0], 1, PG_INT8, LIMIT_OUTBOX_PRUNE_ROWS);
         return count_rows(ob, dry ? OQ_PRUNE_DRY : OQ_PRUNE, !dry, deadline_us, ret_rows, err);
 }
 
@@ -136,8 +126,7 @@ semel_code pg_outbox_reap(struct outbox_session *s, int64_t after_us, int64_t de
         if (code != SEMEL_OK)
                 return code;
         pg_params_clear(p, 1);
-        pg_params_scalar(p, 0, PG_INT8);
-        pg_params_int(p, 0, after_us);
+        pg_params_number(p, 0, PG_INT8, after_us);
         code = pg_outbox_one(ob, OQ_REAP, p, false, deadline_us, &res, err);
         if (code == SEMEL_OK)
                 *ret_ended = pg_result_int(res, 0, 0);
@@ -219,7 +208,7 @@ semel_code pg_outbox_stats(struct outbox_session *s, int64_t deadline_us,
         semel_code code = start(ob, 1, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_int(ob, 0, COUNT_KEPT_MAX);
+        pg_params_number(&ob->params[0], 0, PG_INT8, COUNT_KEPT_MAX);
         const struct pg_step steps[] = {
                 {.query = OQ_STATS},
                 {.query = OQ_STATS_KEPT, .params = &ob->params[0]},
@@ -297,9 +286,9 @@ semel_code pg_outbox_list(struct outbox_session *s, enum outbox_state state, int
         semel_code code = start(ob, 3, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_text(ob, 0, outbox_state_name(state));
-        set_int(ob, 1, after_id);
-        set_int(ob, 2, (int64_t)max);
+        pg_params_text(&ob->params[0], 0, span_str(outbox_state_name(state)));
+        pg_params_number(&ob->params[0], 1, PG_INT8, after_id);
+        pg_params_number(&ob->params[0], 2, PG_INT8, (int64_t)max);
         struct list_held *held = calloc(1, sizeof *held);
         if (!held)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a list");
@@ -330,9 +319,9 @@ semel_code pg_outbox_retry(struct outbox_session *s, int64_t id, const char *who
         semel_code code = start(ob, 3, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_int(ob, 0, id);
-        set_int(ob, 1, LIMIT_OUTBOX_PRUNE_ROWS);
-        set_text(ob, 2, who);
+        pg_params_number(&ob->params[0], 0, PG_INT8, id);
+        pg_params_number(&ob->params[0], 1, PG_INT8, LIMIT_OUTBOX_PRUNE_ROWS);
+        pg_params_text(&ob->params[0], 2, span_str(who));
         return count_rows(ob, OQ_RETRY, true, deadline_us, ret_rows, err);
 }
 
@@ -344,9 +333,9 @@ semel_code pg_outbox_discard(struct outbox_session *s, int64_t id, const char *w
         semel_code code = start(ob, 3, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_int(ob, 0, id);
-        set_text(ob, 1, who);
-        set_text(ob, 2, reason);
+        pg_params_number(&ob->params[0], 0, PG_INT8, id);
+        pg_params_text(&ob->params[0], 1, span_str(who));
+        pg_params_text(&ob->params[0], 2, span_str(reason));
         code = pg_outbox_one(ob, OQ_DISCARD, &ob->params[0], true, deadline_us, &res, err);
         if (code != SEMEL_OK)
                 return code;
@@ -370,8 +359,7 @@ static semel_code check_age(struct pg_outbox *ob, int64_t since_us, int64_t unti
         semel_code code = start(ob, 2, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_time(ob, 0, since_us);
-        set_time(ob, 1, until_us);
+        set_range(ob, since_us, until_us);
         code = pg_outbox_one(ob, OQ_OLDEST, &ob->params[0], false, deadline_us, &res, err);
         if (code == SEMEL_OK && age_us(res, 0) > retention_us)
                 code = err_set(err, SEMEL_ERR_REFUSED,
@@ -395,9 +383,8 @@ semel_code pg_outbox_republish(struct outbox_session *s, int64_t since_us, int64
                 code = start(ob, 4, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_time(ob, 0, since_us);
-        set_time(ob, 1, until_us);
-        set_int(ob, 2, LIMIT_OUTBOX_PRUNE_ROWS);
-        set_text(ob, 3, who);
+        set_range(ob, since_us, until_us);
+        pg_params_number(&ob->params[0], 2, PG_INT8, LIMIT_OUTBOX_PRUNE_ROWS);
+        pg_params_text(&ob->params[0], 3, span_str(who));
         return count_rows(ob, OQ_REPUBLISH, true, deadline_us, ret_rows, err);
 }

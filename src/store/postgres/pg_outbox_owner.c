@@ -59,11 +59,7 @@ static semel_code take_view(PGresult *res, struct outbox_view *ret_view, semel_e
 static void view_params(struct params *p, struct span id)
 {
         pg_params_clear(p, 1);
-        pg_params_scalar(p, 0, PG_BYTEA);
-        if (id.n > 0)
-                pg_params_bytea(p, 0, id);
-        else
-                pg_params_null(p, 0);
+        pg_params_maybe(p, 0, PG_BYTEA, id, id.n == 0);
 }
 
 semel_code pg_outbox_check(struct outbox_session *s, enum outbox_mode mode, int64_t deadline_us,
@@ -87,12 +83,9 @@ semel_code pg_outbox_check(struct outbox_session *s, enum outbox_mode mode, int6
 static void beat_params(struct params *p, const struct outbox_member *me, int64_t lease_us)
 {
         pg_params_clear(p, 3);
-        pg_params_scalar(p, 0, PG_BYTEA);
-        pg_params_scalar(p, 1, PG_TEXT);
-        pg_params_scalar(p, 2, PG_INT8);
-        pg_params_bytea(p, 0, span_of(me->id, sizeof me->id));
-        pg_params_bytea(p, 1, span_str(me->info));
-        pg_params_int(p, 2, lease_us);
+        pg_params_maybe(p, 0, PG_BYTEA, span_of(me->id, sizeof me->id), false);
+        pg_params_text(p, 1, span_str(me->info));
+        pg_params_number(p, 2, PG_INT8, lease_us);
 }
 
 semel_code pg_outbox_beat(struct outbox_session *s, const struct outbox_member *me,
@@ -120,14 +113,12 @@ static void slots_and_me(struct params *p, uint32_t mask, const struct outbox_me
 {
         pg_params_clear(p, n);
         pg_params_array(p, 0, PG_INT2);
-        if (n > 1)
-                pg_params_scalar(p, 1, PG_BYTEA);
         for (int slot = 0; slot < EVENT_SLOTS; slot++) {
                 if (mask & 1u << slot)
                         pg_params_int(p, 0, slot);
         }
         if (n > 1)
-                pg_params_bytea(p, 1, span_of(me->id, sizeof me->id));
+                pg_params_maybe(p, 1, PG_BYTEA, span_of(me->id, sizeof me->id), false);
 }
 
 /* -- take ------------------------------------------------------------------------------------- */
@@ -181,8 +172,7 @@ static semel_code change_mode(struct take *t, enum outbox_mode from, const PGres
                                outbox_mode_name(from), outbox_mode_name(t->mode));
         struct params *p = &t->ob->params[0];
         pg_params_clear(p, 1);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_bytea(p, 0, span_str(outbox_mode_name(t->mode)));
+        pg_params_text(p, 0, span_str(outbox_mode_name(t->mode)));
         code = pg_outbox_one(t->ob, OQ_TAKE_MODE, p, true, t->deadline_us, &res, err);
         PQclear(res);
         return code;

@@ -89,13 +89,6 @@ bool pg_outbox_wait(struct pg_outbox *ob, short events, int64_t deadline_us)
         }
 }
 
-/* A library does not print what the server says on the side. */
-static void ignore_notice(void *arg, const PGresult *res)
-{
-        (void)arg;
-        (void)res;
-}
-
 static semel_code timed_out(semel_error *err)
 {
         return err_set(err, SEMEL_ERR_STORE_DOWN,
@@ -121,30 +114,9 @@ static semel_code shake_hands(struct pg_outbox *ob, int64_t deadline_us, semel_e
 static void session_params(const struct pg_outbox *ob, struct params *p, bool local)
 {
         pg_params_clear(p, 3);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
-        pg_params_scalar(p, 2, PG_BOOL);
-        pg_params_bytea(p, 0, span_str(ob->lock_timeout));
-        pg_params_bytea(p, 1, span_str(ob->idle_timeout));
-        pg_params_int(p, 2, local);
-}
-
-/* What pg_link.c looks at too: a server that keeps what it acknowledges and takes writes. */
-static semel_code judge(struct pg_outbox *ob, const PGresult *check, const PGresult *version,
-                        semel_error *err)
-{
-        if (!pg_result_bool(check, 0, 0) || !pg_result_bool(check, 0, 1))
-                return err_set(err, SEMEL_ERR_UNSAFE,
-                               "the server has %s=off and would lose what it acknowledged; turn "
-                               "it on", pg_result_bool(check, 0, 0) ? "full_page_writes" : "fsync");
-        if (pg_result_bool(check, 0, 2))
-                return err_set(err, SEMEL_ERR_STORE_READ_ONLY,
-                               "the server takes no writes (a standby, or "
-                               "default_transaction_read_only); connect to the primary");
-        ob->direct = ob->config.prepare != 0 &&
-                     (ob->config.prepare == 1 ||
-                      pg_result_int(check, 0, 3) == PQbackendPID(ob->pg));
-        return pg_schema_check(pg_result_int(version, 0, 0), err);
+        pg_params_text(p, 0, span_str(ob->lock_timeout));
+        pg_params_text(p, 1, span_str(ob->idle_timeout));
+        pg_params_number(p, 2, PG_BOOL, local);
 }
 
 static semel_code greet(struct pg_outbox *ob, int64_t deadline_us, semel_error *err)
@@ -155,7 +127,9 @@ static semel_code greet(struct pg_outbox *ob, int64_t deadline_us, semel_error *
         semel_code code = pg_outbox_run(ob, steps, 2, false, deadline_us, res, err);
         ob->direct = false;
         if (code == SEMEL_OK)
-                code = judge(ob, res[0], res[1], err);
+                code = pg_server_check(ob->pg, &ob->config, res[0], &ob->direct, err);
+        if (code == SEMEL_OK)
+                code = pg_schema_check(pg_result_int(res[1], 0, 0), err);
         PQclear(res[0]);
         PQclear(res[1]);
         if (code != SEMEL_OK || !ob->direct)
@@ -188,7 +162,7 @@ semel_code pg_outbox_connect(struct pg_outbox *ob, int64_t deadline_us, semel_er
         if (!ob->pg)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a connection");
         (void)PQsetErrorVerbosity(ob->pg, PQERRORS_VERBOSE);
-        (void)PQsetNoticeReceiver(ob->pg, ignore_notice, NULL);
+        (void)PQsetNoticeReceiver(ob->pg, pg_ignore_notice, NULL);
         if (PQstatus(ob->pg) == CONNECTION_BAD)
                 code = pg_error_from_connection(err, ob->pg);
         else

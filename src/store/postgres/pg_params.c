@@ -142,6 +142,26 @@ void pg_params_null(struct params *p, int i)
         p->param[i].elements++;
 }
 
+void pg_params_text(struct params *p, int i, struct span s)
+{
+        pg_params_maybe(p, i, PG_TEXT, s, false);
+}
+
+void pg_params_number(struct params *p, int i, enum pg_type type, int64_t v)
+{
+        pg_params_scalar(p, i, type);
+        pg_params_int(p, i, v);
+}
+
+void pg_params_maybe(struct params *p, int i, enum pg_type type, struct span s, bool is_null)
+{
+        pg_params_scalar(p, i, type);
+        if (is_null)
+                pg_params_null(p, i);
+        else
+                pg_params_bytea(p, i, s);
+}
+
 static unsigned array_type(enum pg_type type)
 {
         switch (type) {
@@ -165,12 +185,6 @@ static unsigned array_type(enum pg_type type)
         return 0;
 }
 
-static void write_be32(uint8_t *p, uint32_t v)
-{
-        for (int k = 0; k < 4; k++)
-                p[k] = (uint8_t)(v >> (8 * (3 - k)));
-}
-
 int pg_params_finish(struct params *p)
 {
         if (p->failed)
@@ -179,11 +193,10 @@ int pg_params_finish(struct params *p)
                 struct param *param = &p->param[i];
                 if (param->is_array) {
                         uint8_t *header = param->bytes.p;
-                        write_be32(header, param->elements ? 1 : 0);
-                        write_be32(header + 4, param->has_nulls);
-                        write_be32(header + 8, param->type);
-                        write_be32(header + 12, (uint32_t)param->elements);
-                        write_be32(header + 16, 1);
+                        const int64_t fields[] = {param->elements ? 1 : 0, param->has_nulls,
+                                                  param->type, param->elements, 1};
+                        for (int k = 0; k < 5; k++)
+                                write_be(header + 4 * k, fields[k], 4);
                 }
                 p->types[i] = param->is_array ? array_type(param->type) : (unsigned)param->type;
                 /* "" and not NULL for a value without bytes: NULL would be SQL's. */

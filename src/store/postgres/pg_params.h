@@ -6,8 +6,7 @@
  *     pg_params_clear(&p, 2);
  *     pg_params_array(&p, 0, PG_BYTEA);
  *     pg_params_bytea(&p, 0, id);           // an element, since 0 is an array
- *     pg_params_scalar(&p, 1, PG_INT4);
- *     pg_params_int(&p, 1, 7);
+ *     pg_params_number(&p, 1, PG_INT4, 7);
  *     if (pg_params_finish(&p) != BUF_OK) ...
  *     PQsendQueryParams(conn, sql, p.n, p.types, p.values, p.lengths, p.formats, 1);
  *
@@ -65,6 +64,11 @@ void pg_params_bytea(struct params *p, int i, struct span s);
 void pg_params_int(struct params *p, int i, int64_t v); /* INT2, INT4, INT8, BOOL: by the type */
 void pg_params_time(struct params *p, int i, int64_t unix_us);
 void pg_params_null(struct params *p, int i);
+
+/* A scalar and its value in one. */
+void pg_params_text(struct params *p, int i, struct span s);
+void pg_params_number(struct params *p, int i, enum pg_type type, int64_t v);
+void pg_params_maybe(struct params *p, int i, enum pg_type type, struct span s, bool is_null);
 
 /* Complete the arrays, fill what libpq wants.  BUF_OK, BUF_FULL or BUF_NO_MEMORY. */
 int pg_params_finish(struct params *p);

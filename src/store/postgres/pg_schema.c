@@ -141,12 +141,6 @@ static semel_code migrate_in_tx(PGconn *pg, semel_error *err)
         return code;
 }
 
-static void ignore_notice(void *arg, const PGresult *res)
-{
-        (void)arg;
-        (void)res; /* "already exists, skipping" is no news */
-}
-
 /* Connect, and one transaction around `work`. */
 static semel_code in_tx(const char *url, semel_code (*work)(PGconn *pg, semel_error *err),
                         semel_error *err)
@@ -163,7 +157,7 @@ static semel_code in_tx(const char *url, semel_code (*work)(PGconn *pg, semel_er
         }
         (void)PQsetErrorVerbosity(pg, PQERRORS_VERBOSE); /* for the SQLSTATE */
         PQreset(pg);                                     /* connect, and wait for it */
-        (void)PQsetNoticeReceiver(pg, ignore_notice, NULL);
+        (void)PQsetNoticeReceiver(pg, pg_ignore_notice, NULL);
         if (PQstatus(pg) != CONNECTION_OK) {
                 code = pg_error_from_connection(err, pg);
                 goto out;

@@ -244,6 +244,14 @@ void pg_resolve_decide(struct pg_store *st, struct store_op *op, const struct st
 semel_code pg_config_parse(const char *url, struct pg_config *config, semel_error *err);
 void pg_config_release(struct pg_config *config);
 
+/* pg_server.c: the one row of link_check.sql.  *ret_direct: no pooler is in between, so that
+ * settings of the session and prepared statements stay ours (rule B7).  SEMEL_ERR_UNSAFE: the server
+ * would lose what it acknowledges; SEMEL_ERR_STORE_READ_ONLY: it takes no writes. */
+semel_code pg_server_check(const PGconn *pg, const struct pg_config *config, const PGresult *check,
+                           bool *ret_direct, semel_error *err);
+/* For PQsetNoticeReceiver: a library does not print what the server says on the side. */
+void pg_ignore_notice(void *arg, const PGresult *res);
+
 /* pg_schema.c */
 enum { PG_SCHEMA_VERSION = 3 };
 semel_code pg_schema_check(int64_t version, semel_error *err);

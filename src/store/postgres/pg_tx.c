@@ -106,10 +106,8 @@ static bool send_limits(PGconn *pg, struct params *p, int64_t left_us)
         (void)snprintf(statement_ms, sizeof statement_ms, "%lld",
                        (long long)((left_us + TX_WORK_US) / MS));
         pg_params_clear(p, 2);
-        pg_params_scalar(p, 0, PG_TEXT);
-        pg_params_scalar(p, 1, PG_TEXT);
-        pg_params_bytea(p, 0, span_str(lock_ms));
-        pg_params_bytea(p, 1, span_str(statement_ms));
+        pg_params_text(p, 0, span_str(lock_ms));
+        pg_params_text(p, 1, span_str(statement_ms));
         return pg_params_finish(p) == BUF_OK && pg_tx_send(pg, TX_LIMITS, p);
 }
 

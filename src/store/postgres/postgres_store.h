@@ -13,8 +13,7 @@ extern const struct store_tx_vt store_postgres_tx; /* conn is a struct pg_conn *
 
 /* semel_pg_prepare() */
 struct pg_conn;
-semel_code postgres_inbox_open(const char *url, const char *name, struct inbox_session **ret,
-                               semel_error *err);
+inbox_open_fn postgres_inbox_open;
 /* semel_pg_inbox_first(): consumer, source, id and hash of `event` count. */
 semel_code postgres_inbox_first(struct pg_conn *conn, const struct inbox_event *event,
                                 bool *ret_first, semel_error *err);

@@ -28,12 +28,6 @@ static semel_code make_id(uint8_t ret[EVENT_ID_BYTES], semel_error *err)
         return SEMEL_OK;
 }
 
-static void bind_text(sqlite3_stmt *stmt, int at, struct span s)
-{
-        (void)sqlite3_bind_text64(stmt, at, s.n ? (const char *)s.p : "", s.n, SQLITE_STATIC,
-                                  SQLITE_UTF8);
-}
-
 static void bind_event(sqlite3_stmt *stmt, const struct event *ev, const char *id,
                        const struct buf *headers)
 {
@@ -42,9 +36,7 @@ static void bind_event(sqlite3_stmt *stmt, const struct event *ev, const char *i
         if (!ev->key_is_null)
                 bind_text(stmt, 3, ev->key);
         /* An empty payload is no tombstone. */
-        if (!ev->payload_is_null)
-                (void)sqlite3_bind_blob64(stmt, 4, ev->payload.n ? (const void *)ev->payload.p : "",
-                                          ev->payload.n, SQLITE_STATIC);
+        bind_bytes(stmt, 4, ev->payload, ev->payload_is_null);
         if (headers->n > 0)
                 bind_text(stmt, 5, buf_span(headers));
         if (ev->traceparent.n > 0)

@@ -59,21 +59,6 @@ int sqlite_inbox_run(struct sqlite_inbox *in, sqlite3_stmt *stmt)
         return rc;
 }
 
-void sqlite_inbox_bind_text(sqlite3_stmt *stmt, int at, struct span s)
-{
-        (void)sqlite3_bind_text64(stmt, at, s.n ? (const char *)s.p : "", s.n, SQLITE_STATIC,
-                                  SQLITE_UTF8);
-}
-
-void sqlite_inbox_bind_bytes(sqlite3_stmt *stmt, int at, struct span s, bool is_null)
-{
-        if (is_null)
-                (void)sqlite3_bind_null(stmt, at);
-        else
-                (void)sqlite3_bind_blob64(stmt, at, s.n ? (const void *)s.p : "", s.n,
-                                          SQLITE_STATIC);
-}
-
 /* consumer, source, id: ?1 ?2 ?3 */
 static sqlite3_stmt *named(struct sqlite_inbox *in, enum inbox_sql which,
                            const struct inbox_event *e)
@@ -81,9 +66,9 @@ static sqlite3_stmt *named(struct sqlite_inbox *in, enum inbox_sql which,
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, which);
         if (!stmt)
                 return NULL;
-        sqlite_inbox_bind_text(stmt, 1, e->consumer);
-        sqlite_inbox_bind_text(stmt, 2, e->source);
-        sqlite_inbox_bind_text(stmt, 3, e->id);
+        bind_text(stmt, 1, e->consumer);
+        bind_text(stmt, 2, e->source);
+        bind_text(stmt, 3, e->id);
         return stmt;
 }
 
@@ -249,14 +234,14 @@ static void run_sql(struct sqlite_inbox *in, const struct inbox_handler *handler
         sqlite3_stmt *stmt = in->handler;
         (void)sqlite3_clear_bindings(stmt);
         if (!e->key_is_null)
-                sqlite_inbox_bind_text(stmt, 1, e->key);
+                bind_text(stmt, 1, e->key);
         if (!e->payload_is_null && handler->payload_is_bytea)
-                sqlite_inbox_bind_bytes(stmt, 2, e->payload, false);
+                bind_bytes(stmt, 2, e->payload, false);
         else if (!e->payload_is_null)
-                sqlite_inbox_bind_text(stmt, 2, e->payload);
-        sqlite_inbox_bind_text(stmt, 3, e->id);
-        sqlite_inbox_bind_text(stmt, 4, e->topic);
-        sqlite_inbox_bind_text(stmt, 5, e->headers.n ? e->headers : span_str("[]"));
+                bind_text(stmt, 2, e->payload);
+        bind_text(stmt, 3, e->id);
+        bind_text(stmt, 4, e->topic);
+        bind_text(stmt, 5, e->headers.n ? e->headers : span_str("[]"));
         if (sqlite_inbox_run(in, stmt) != SQLITE_OK) {
                 code = session_error(&in->ses, &ret->err);
                 if (code == SEMEL_ERR_SCHEMA || code == SEMEL_ERR_INTERNAL)
@@ -347,9 +332,9 @@ static int raise_alarm(struct sqlite_inbox *in, const struct inbox_event *e, siz
         sqlite3_stmt *stmt = named(in, INBOX_SQL_ALARM, e);
         if (!stmt)
                 return sqlite3_extended_errcode(in->ses.db);
-        sqlite_inbox_bind_bytes(stmt, 4, span_of(e->hash, sizeof e->hash), false);
+        bind_bytes(stmt, 4, span_of(e->hash, sizeof e->hash), false);
         (void)sqlite3_bind_int64(stmt, 5, in->ses.now.wall_us);
-        sqlite_inbox_bind_text(stmt, 6, e->topic);
+        bind_text(stmt, 6, e->topic);
         (void)sqlite3_bind_int(stmt, 7, e->partition);
         (void)sqlite3_bind_int64(stmt, 8, e->offset);
         int rc = sqlite_inbox_run(in, stmt);
@@ -364,7 +349,7 @@ int sqlite_inbox_record(struct sqlite_inbox *in, const struct inbox_event *e, bo
         sqlite3_stmt *stmt = named(in, INBOX_SQL_FIRST, e);
         if (!stmt)
                 return sqlite3_extended_errcode(in->ses.db);
-        sqlite_inbox_bind_bytes(stmt, 4, span_of(e->hash, sizeof e->hash), !e->has_hash);
+        bind_bytes(stmt, 4, span_of(e->hash, sizeof e->hash), !e->has_hash);
         (void)sqlite3_bind_int64(stmt, 5, in->ses.now.wall_us);
         int rc = sqlite_inbox_run(in, stmt);
         if (rc != SQLITE_OK)
@@ -445,10 +430,8 @@ static const struct inbox_vt sqlite_inbox_vt = {
         .close = close_session,
 };
 
-semel_code sqlite_inbox_open(const char *url, const char *name, struct inbox_session **ret,
-                             semel_error *err)
+semel_code sqlite_inbox_open(const char *url, struct inbox_session **ret, semel_error *err)
 {
-        (void)name;
         struct sqlite_inbox *in = calloc(1, sizeof *in);
         if (!in)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a session");

@@ -56,8 +56,6 @@ static inline struct sqlite_inbox *sqlite_inbox_of(struct inbox_session *s)
 sqlite3_stmt *sqlite_inbox_stmt(struct sqlite_inbox *in, enum inbox_sql which);
 /* Run it to its end; SQLITE_OK or an extended code. */
 int sqlite_inbox_run(struct sqlite_inbox *in, sqlite3_stmt *stmt);
-void sqlite_inbox_bind_text(sqlite3_stmt *stmt, int at, struct span s);
-void sqlite_inbox_bind_bytes(sqlite3_stmt *stmt, int at, struct span s, bool is_null);
 
 /* A write transaction; false: ret says why. */
 bool sqlite_inbox_begin(struct sqlite_inbox *in, int64_t deadline_us, struct inbox_result *ret);

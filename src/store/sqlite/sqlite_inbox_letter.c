@@ -21,21 +21,21 @@ static int insert_letter(struct sqlite_inbox *in, const struct inbox_event *e, i
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_BURY);
         if (!stmt)
                 return sqlite3_extended_errcode(in->ses.db);
-        sqlite_inbox_bind_text(stmt, 1, e->consumer);
-        sqlite_inbox_bind_text(stmt, 2, e->source);
+        bind_text(stmt, 1, e->consumer);
+        bind_text(stmt, 2, e->source);
         if (e->id.n)
-                sqlite_inbox_bind_text(stmt, 3, e->id);
+                bind_text(stmt, 3, e->id);
         else
                 (void)sqlite3_bind_null(stmt, 3);
-        sqlite_inbox_bind_text(stmt, 4, e->topic);
+        bind_text(stmt, 4, e->topic);
         (void)sqlite3_bind_int(stmt, 5, e->partition);
         (void)sqlite3_bind_int64(stmt, 6, e->offset);
-        sqlite_inbox_bind_bytes(stmt, 7, e->key, e->key_is_null);
-        sqlite_inbox_bind_bytes(stmt, 8, e->payload, e->payload_is_null);
-        sqlite_inbox_bind_text(stmt, 9, e->headers.n ? e->headers : span_str("[]"));
-        sqlite_inbox_bind_bytes(stmt, 10, span_of(e->hash, sizeof e->hash), !e->has_hash);
+        bind_bytes(stmt, 7, e->key, e->key_is_null);
+        bind_bytes(stmt, 8, e->payload, e->payload_is_null);
+        bind_text(stmt, 9, e->headers.n ? e->headers : span_str("[]"));
+        bind_bytes(stmt, 10, span_of(e->hash, sizeof e->hash), !e->has_hash);
         (void)sqlite3_bind_int(stmt, 11, attempts);
-        sqlite_inbox_bind_text(stmt, 12, span_str(reason));
+        bind_text(stmt, 12, span_str(reason));
         (void)sqlite3_bind_int64(stmt, 13, in->ses.now.wall_us);
         return sqlite_inbox_run(in, stmt);
 }
@@ -45,9 +45,9 @@ static int forget_attempts(struct sqlite_inbox *in, const struct inbox_event *e)
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_UNCOUNT);
         if (!stmt)
                 return sqlite3_extended_errcode(in->ses.db);
-        sqlite_inbox_bind_text(stmt, 1, e->consumer);
-        sqlite_inbox_bind_text(stmt, 2, e->source);
-        sqlite_inbox_bind_text(stmt, 3, e->id);
+        bind_text(stmt, 1, e->consumer);
+        bind_text(stmt, 2, e->source);
+        bind_text(stmt, 3, e->id);
         return sqlite_inbox_run(in, stmt);
 }
 
@@ -107,12 +107,6 @@ void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event,
 
 /* -- letters ---------------------------------------------------------------------------------- */
 
-static struct span column(sqlite3_stmt *stmt, int i)
-{
-        const void *p = sqlite3_column_blob(stmt, i);
-        return span_of(p, (size_t)sqlite3_column_bytes(stmt, i));
-}
-
 /* Copies the texts behind each other into `text`; spans hold offsets until they are fixed up. */
 static int read_letter(sqlite3_stmt *stmt, struct inbox_letter *l, struct buf *text)
 {
@@ -121,7 +115,7 @@ static int read_letter(sqlite3_stmt *stmt, struct inbox_letter *l, struct buf *t
         *l = (struct inbox_letter){.id = sqlite3_column_int64(stmt, 0),
                                    .state = (enum inbox_letter_state)sqlite3_column_int(stmt, 1)};
         for (int i = 0; i < 8; i++) {
-                struct span s = column(stmt, 2 + i);
+                struct span s = column_span(stmt, 2 + i);
                 spans[i]->n = s.n;
                 int rc = buf_append_span(text, s);
                 if (rc != BUF_OK)
@@ -163,7 +157,7 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
                 return;
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_TAKE);
         if (stmt) {
-                sqlite_inbox_bind_text(stmt, 1, consumer);
+                bind_text(stmt, 1, consumer);
                 (void)sqlite3_bind_int64(stmt, 2, id);
                 found = sqlite3_step(stmt) == SQLITE_ROW;
                 readable = !found || read_letter(stmt, &l, &text) == BUF_OK;
@@ -198,7 +192,7 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
                 stmt = sqlite_inbox_stmt(in, INBOX_SQL_BACK);
                 if (stmt) {
                         (void)sqlite3_bind_int64(stmt, 1, l.id);
-                        sqlite_inbox_bind_text(stmt, 2, span_str(ret->err.text));
+                        bind_text(stmt, 2, span_str(ret->err.text));
                         (void)sqlite_inbox_run(in, stmt);
                 }
                 sqlite_inbox_end(in, &back);
@@ -220,7 +214,7 @@ semel_code sqlite_inbox_prune(struct inbox_session *s, struct span consumer, int
                 return sqlite_inbox_code(&ret, err);
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_PRUNE);
         if (stmt) {
-                sqlite_inbox_bind_text(stmt, 1, consumer);
+                bind_text(stmt, 1, consumer);
                 (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us - keep_us);
                 (void)sqlite3_bind_int(stmt, 3, LIMIT_INBOX_PRUNE_ROWS);
         }
@@ -251,7 +245,7 @@ static sqlite3_stmt *reader(struct sqlite_inbox *in, enum inbox_sql which, int64
 
 static void copy_name(char *out, size_t max, sqlite3_stmt *stmt, int i)
 {
-        struct span s = column(stmt, i);
+        struct span s = column_span(stmt, i);
         (void)snprintf(out, max, "%.*s", (int)s.n, (const char *)s.p);
 }
 
@@ -314,7 +308,7 @@ semel_code sqlite_inbox_list(struct inbox_session *s, struct span consumer,
         if (!text || !list.letter)
                 goto out;
         buf_init(text, (size_t)LIMIT_EVENT_PAYLOAD_BYTES * 16);
-        sqlite_inbox_bind_text(stmt, 1, consumer);
+        bind_text(stmt, 1, consumer);
         (void)sqlite3_bind_int(stmt, 2, (int)state);
         (void)sqlite3_bind_int64(stmt, 3, after_id);
         (void)sqlite3_bind_int64(stmt, 4, (int64_t)max);
@@ -348,11 +342,11 @@ semel_code sqlite_inbox_decide(struct inbox_session *s, struct span consumer, in
                 return sqlite_inbox_code(&ret, err);
         sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_DECIDE);
         if (stmt) {
-                sqlite_inbox_bind_text(stmt, 1, consumer);
+                bind_text(stmt, 1, consumer);
                 (void)sqlite3_bind_int64(stmt, 2, id);
                 (void)sqlite3_bind_int(stmt, 3, (int)to);
-                sqlite_inbox_bind_text(stmt, 4, span_str(who));
-                sqlite_inbox_bind_text(stmt, 5, span_str(reason));
+                bind_text(stmt, 4, span_str(who));
+                bind_text(stmt, 5, span_str(reason));
                 (void)sqlite3_bind_int64(stmt, 6, in->ses.now.wall_us);
         }
         if (sqlite_inbox_run(in, stmt) != SQLITE_OK)

@@ -163,12 +163,11 @@ static sqlite3_stmt *walk_begin(struct sqlite_session *ses, enum sqlite_sql whic
 static void cursor_at(struct store_cursor *cur, sqlite3_stmt *stmt)
 {
         enum { ID = 1, CREATED = 14 };
-        const void *id = sqlite3_column_blob(stmt, ID);
-        int n = sqlite3_column_bytes(stmt, ID);
+        struct span id = column_span(stmt, ID);
         *cur = (struct store_cursor){.created_us = sqlite3_column_int64(stmt, CREATED),
                                      .started = true};
-        if (id && n > 0)
-                memcpy(cur->id.b, id, (size_t)n < sizeof cur->id.b ? (size_t)n : sizeof cur->id.b);
+        if (id.n > 0)
+                memcpy(cur->id.b, id.p, id.n < sizeof cur->id.b ? id.n : sizeof cur->id.b);
 }
 
 static enum row_result list_one(struct sqlite_session *ses, struct store_op *op,
@@ -180,9 +179,7 @@ static enum row_result list_one(struct sqlite_session *ses, struct store_op *op,
                 return ROW_OK; /* one damaged row must not hide all the others */
         if (op->in.list.stuck && !command_stuck(&r.row, ses->now))
                 return ROW_OK;
-        struct span key = span_of(sqlite3_column_blob(stmt, KEY),
-                                  (size_t)sqlite3_column_bytes(stmt, KEY));
-        if (op->in.list.key.n != 0 && !span_eq(op->in.list.key, key))
+        if (op->in.list.key.n != 0 && !span_eq(op->in.list.key, column_span(stmt, KEY)))
                 return ROW_OK;
         struct store_record *rec = &op->out.list.recs[op->out.list.count];
         store_record_init(rec);
@@ -235,12 +232,6 @@ static const char *const resolve_verb[] = {
         [COMMAND_RESOLVE_NOT_EXECUTED] = "not-executed",
         [COMMAND_RESOLVE_FORGET] = "forget",
 };
-
-static void bind_text(sqlite3_stmt *stmt, int at, struct span s)
-{
-        (void)sqlite3_bind_text64(stmt, at, s.p ? (const char *)s.p : "", s.n, SQLITE_STATIC,
-                                  SQLITE_UTF8);
-}
 
 static int audit(struct sqlite_session *ses, const struct store_op *op, int64_t rowid,
                  enum command_state before, enum command_state after)

@@ -82,18 +82,6 @@ semel_code outbox_error(struct sqlite_outbox *o, semel_error *err)
         return sqlite_error(o->ses.db, rc, o->path, err);
 }
 
-struct span column_span(sqlite3_stmt *stmt, int at)
-{
-        const void *p = sqlite3_column_blob(stmt, at);
-        return span_of(p, p ? (size_t)sqlite3_column_bytes(stmt, at) : 0);
-}
-
-void bind_str(sqlite3_stmt *stmt, int at, const char *text)
-{
-        if (text)
-                (void)sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
-}
-
 /* -- connection ------------------------------------------------------------------------------- */
 
 /* Runs now and then inside a long statement. */

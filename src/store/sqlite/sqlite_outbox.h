@@ -96,8 +96,6 @@ semel_code outbox_begin_read(struct sqlite_outbox *o, semel_error *err);
 void outbox_end_read(struct sqlite_outbox *o);
 /* What a mapped table's rows are called changes with VACUUM: has it been run since they were read? */
 int64_t outbox_schema_cookie(struct sqlite_outbox *o);
-struct span column_span(sqlite3_stmt *stmt, int at);
-void bind_str(sqlite3_stmt *stmt, int at, const char *text);
 
 /* -- sqlite_outbox_slots.c -- */
 

@@ -30,12 +30,12 @@ enum {
 
 /* -- reading ------------------------------------------------------------------------- */
 
-static bool decode_bytes(sqlite3_stmt *stmt, int col, uint8_t *ret, int n)
+static bool decode_bytes(sqlite3_stmt *stmt, int col, uint8_t *ret, size_t n)
 {
-        const void *p = sqlite3_column_blob(stmt, col);
-        if (!p || sqlite3_column_bytes(stmt, col) != n)
+        struct span s = column_span(stmt, col);
+        if (s.n != n)
                 return false;
-        memcpy(ret, p, (size_t)n);
+        memcpy(ret, s.p, n);
         return true;
 }
 
@@ -120,12 +120,6 @@ static enum row_result no_memory(semel_error *err)
 {
         (void)err_set(err, SEMEL_ERR_NO_MEMORY, "no memory to read a row");
         return ROW_NO_MEMORY;
-}
-
-static struct span column_span(sqlite3_stmt *stmt, int col)
-{
-        const void *p = sqlite3_column_blob(stmt, col);
-        return span_of(p, p ? (size_t)sqlite3_column_bytes(stmt, col) : 0);
 }
 
 static enum row_result record_result(int rc, const char *what, semel_error *err)

@@ -228,12 +228,36 @@ int session_run(struct sqlite_session *ses, enum sqlite_sql which)
         return ok ? SQLITE_OK : sqlite3_extended_errcode(ses->db);
 }
 
-void bind_span(sqlite3_stmt *stmt, int at, struct span s)
+void bind_bytes(sqlite3_stmt *stmt, int at, struct span s, bool is_null)
 {
-        if (s.n == 0)
+        if (is_null)
                 (void)sqlite3_bind_null(stmt, at);
         else
-                (void)sqlite3_bind_blob64(stmt, at, s.p, s.n, SQLITE_STATIC);
+                (void)sqlite3_bind_blob64(stmt, at, s.n ? (const void *)s.p : "", s.n,
+                                          SQLITE_STATIC);
+}
+
+void bind_span(sqlite3_stmt *stmt, int at, struct span s)
+{
+        bind_bytes(stmt, at, s, s.n == 0);
+}
+
+void bind_text(sqlite3_stmt *stmt, int at, struct span s)
+{
+        (void)sqlite3_bind_text64(stmt, at, s.n ? (const char *)s.p : "", s.n, SQLITE_STATIC,
+                                  SQLITE_UTF8);
+}
+
+void bind_str(sqlite3_stmt *stmt, int at, const char *text)
+{
+        if (text)
+                (void)sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+}
+
+struct span column_span(sqlite3_stmt *stmt, int at)
+{
+        const void *p = sqlite3_column_blob(stmt, at);
+        return span_of(p, p ? (size_t)sqlite3_column_bytes(stmt, at) : 0);
 }
 
 /* -- transactions ------------------------------------------------------------------------ */

@@ -91,6 +91,12 @@ semel_code sqlite_tx_clock(struct sqlite_session *ses, semel_error *err);
 semel_code session_error(const struct sqlite_session *ses, semel_error *err);
 semel_code sqlite_error(sqlite3 *db, int rc, const char *name, semel_error *err);
 
-void bind_span(sqlite3_stmt *stmt, int at, struct span s);
+/* Values of parameters; their bytes are borrowed until the statement is reset. */
+void bind_span(sqlite3_stmt *stmt, int at, struct span s); /* a blob; NULL when empty */
+void bind_bytes(sqlite3_stmt *stmt, int at, struct span s, bool is_null); /* a blob */
+void bind_text(sqlite3_stmt *stmt, int at, struct span s);
+void bind_str(sqlite3_stmt *stmt, int at, const char *text); /* NULL: as it was */
+/* A column of the row that a statement stands on, blob or text; NULL: an empty span. */
+struct span column_span(sqlite3_stmt *stmt, int at);
 
 #endif

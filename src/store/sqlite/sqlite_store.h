@@ -12,8 +12,7 @@ extern const struct store_driver store_sqlite_driver;
 extern const struct store_tx_vt store_sqlite_tx; /* conn is a struct sqlite3 * */
 
 struct sqlite3;
-semel_code sqlite_inbox_open(const char *url, const char *name, struct inbox_session **ret,
-                             semel_error *err);
+inbox_open_fn sqlite_inbox_open;
 /* semel_sqlite_inbox_first(): consumer, source, id and hash of `event` count. */
 semel_code sqlite_inbox_first(struct sqlite3 *db, const struct inbox_event *event, bool *ret_first,
                               semel_error *err);
