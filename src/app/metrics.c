@@ -4,10 +4,11 @@
  */
 #include "app/metrics.h"
 
-/* Upper bounds in microseconds. */
-static const int64_t bounds_us[HISTOGRAM_BUCKETS] = {
-        100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000,
-        30000000};
+static const struct metric_scale us_scale = {
+        14,
+        {100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000,
+         30000000},
+        1e6};
 
 static const char *const outcome_names[OUTCOMES] = {
         [OUTCOME_PASSED] = "passed",
@@ -59,61 +60,24 @@ const char *outcome_name(enum outcome outcome)
 
 void metrics_observe(struct metrics *m, enum histogram_kind kind, int64_t us)
 {
-        struct histogram *h = &m->histograms[kind];
-        size_t i = 0;
-        if (us < 0)
-                us = 0;
-        while (i < HISTOGRAM_BUCKETS && us > bounds_us[i])
-                i++;
-        atomic_fetch_add_explicit(&h->bucket[i], 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&h->sum_us, (uint_fast64_t)us, memory_order_relaxed);
-}
-
-static int format_histogram(struct histogram *h, const char *name, struct buf *out)
-{
-        unsigned long long count = 0;
-        int rc = BUF_OK;
-        for (size_t i = 0; i <= HISTOGRAM_BUCKETS && rc == BUF_OK; i++) {
-                count += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
-                if (i < HISTOGRAM_BUCKETS)
-                        rc = buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name,
-                                        (double)bounds_us[i] / 1e6, count);
-                else
-                        rc = buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, count);
-        }
-        double sum = (double)atomic_load_explicit(&h->sum_us, memory_order_relaxed) / 1e6;
-        if (rc == BUF_OK)
-                rc = buf_printf(out, "%s_sum %.6f\n%s_count %llu\n", name, sum, name, count);
-        return rc;
-}
-
-static int format_gauge(struct buf *out, const char *name, const char *help, int64_t value)
-{
-        return buf_printf(out, "# HELP %s %s\n# TYPE %s gauge\n%s %lld\n", name, help, name, name,
-                          (long long)value);
+        metric_observe(&m->histograms[kind], &us_scale, us);
 }
 
 int metrics_format(struct metrics *m, int64_t connections, int64_t buffered_bytes,
                    int64_t waiters, struct buf *out)
 {
-        int rc = buf_printf(out, "# HELP semel_gateway_requests_total Requests by outcome.\n"
-                                 "# TYPE semel_gateway_requests_total counter\n");
+        int rc = metric_head(out, "semel_gateway_requests_total", "Requests by outcome.", "counter");
         for (int i = 0; i < OUTCOMES && rc == BUF_OK; i++)
                 rc = buf_printf(out, "semel_gateway_requests_total{outcome=\"%s\"} %llu\n",
                                 outcome_names[i],
                                 (unsigned long long)atomic_load_explicit(&m->outcomes[i],
                                                                          memory_order_relaxed));
         for (int i = 0; i < COUNTERS && rc == BUF_OK; i++)
-                rc = buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", counters[i].name,
-                                counters[i].help, counters[i].name, counters[i].name,
-                                (unsigned long long)atomic_load_explicit(&m->counters[i],
-                                                                         memory_order_relaxed));
-        for (int i = 0; i < HISTOGRAMS && rc == BUF_OK; i++) {
-                rc = buf_printf(out, "# HELP %s %s\n# TYPE %s histogram\n", histograms[i].name,
-                                histograms[i].help, histograms[i].name);
-                if (rc == BUF_OK)
-                        rc = format_histogram(&m->histograms[i], histograms[i].name, out);
-        }
+                rc = metric_counter(out, counters[i].name, counters[i].help,
+                                    atomic_load_explicit(&m->counters[i], memory_order_relaxed));
+        for (int i = 0; i < HISTOGRAMS && rc == BUF_OK; i++)
+                rc = metric_histogram(out, histograms[i].name, histograms[i].help, &m->histograms[i],
+                                      &us_scale);
         const struct {
                 const char *name, *help;
                 int64_t value;
@@ -128,6 +92,6 @@ int metrics_format(struct metrics *m, int64_t connections, int64_t buffered_byte
                  atomic_load(&m->upstream_waiting)},
         };
         for (size_t i = 0; i < sizeof gauges / sizeof gauges[0] && rc == BUF_OK; i++)
-                rc = format_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
+                rc = metric_gauge(out, gauges[i].name, gauges[i].help, (double)gauges[i].value);
         return rc;
 }

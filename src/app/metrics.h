@@ -6,9 +6,7 @@
 #ifndef APP_METRICS_H
 #define APP_METRICS_H
 
-#include <stdatomic.h>
-
-#include "base/buf.h"
+#include "base/metric.h"
 
 /* What became of a request. */
 enum outcome {
@@ -31,12 +29,6 @@ enum outcome {
 const char *outcome_name(enum outcome outcome);
 
 enum histogram_kind { HISTOGRAM_CLAIM, HISTOGRAM_UPSTREAM, HISTOGRAM_TOTAL, HISTOGRAMS };
-enum { HISTOGRAM_BUCKETS = 14 };
-
-struct histogram {
-        atomic_uint_fast64_t bucket[HISTOGRAM_BUCKETS + 1]; /* the last one: more than all */
-        atomic_uint_fast64_t sum_us;
-};
 
 enum counter_kind {
         COUNTER_LOST,          /* writes that found the claim lost */
@@ -53,7 +45,7 @@ enum counter_kind {
 struct metrics {
         atomic_uint_fast64_t outcomes[OUTCOMES];
         atomic_uint_fast64_t counters[COUNTERS];
-        struct histogram histograms[HISTOGRAMS];
+        struct metric_histogram histograms[HISTOGRAMS];
         /* set by the workers as they go */
         atomic_int_fast64_t requests, store_queue, upstream_waiting;
 };

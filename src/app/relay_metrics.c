@@ -6,52 +6,21 @@
 
 #include "store/outbox.h"
 
-static const int64_t rows_bounds[RELAY_BUCKETS] = {1, 2, 5, 10, 25, 100, 250, 500, 1000, 2500, 5000,
-                                                   10000};
-static const int64_t us_bounds[RELAY_BUCKETS] = {500, 1000, 2500, 5000, 10000, 25000, 50000, 100000,
-                                                 250000, 1000000, 5000000, 30000000};
-
-static void observe(struct relay_histogram *h, const int64_t *bounds, int64_t v)
-{
-        int i = 0;
-        while (i < RELAY_BUCKETS && v > bounds[i])
-                i++;
-        atomic_fetch_add_explicit(&h->bucket[i], 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&h->sum, v > 0 ? (uint64_t)v : 0, memory_order_relaxed);
-}
+static const struct metric_scale
+        rows_scale = {12, {1, 2, 5, 10, 25, 100, 250, 500, 1000, 2500, 5000, 10000}, 1},
+        us_scale = {12,
+                    {500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000,
+                     30000000},
+                    1e6};
 
 void relay_observe_rows(struct relay_metrics *m, int64_t rows)
 {
-        observe(&m->batch_rows, rows_bounds, rows);
+        metric_observe(&m->batch_rows, &rows_scale, rows);
 }
 
 void relay_observe_publish(struct relay_metrics *m, int64_t us)
 {
-        observe(&m->publish_us, us_bounds, us);
-}
-
-static int head(struct buf *out, const char *name, const char *help, const char *type)
-{
-        return buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static int format_histogram(struct buf *out, const char *name, const char *help,
-                            struct relay_histogram *h, const int64_t *bounds, double unit)
-{
-        uint64_t count = 0;
-        int rc = head(out, name, help, "histogram");
-        for (int i = 0; i < RELAY_BUCKETS && rc == BUF_OK; i++) {
-                count += atomic_load(&h->bucket[i]);
-                rc = buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name, (double)bounds[i] / unit,
-                                (unsigned long long)count);
-        }
-        count += atomic_load(&h->bucket[RELAY_BUCKETS]);
-        if (rc == BUF_OK)
-                rc = buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name,
-                                (unsigned long long)count, name,
-                                (double)atomic_load(&h->sum) / unit, name,
-                                (unsigned long long)count);
-        return rc;
+        metric_observe(&m->publish_us, &us_scale, us);
 }
 
 static int format_counters(struct relay_metrics *m, struct buf *out)
@@ -84,53 +53,44 @@ static int format_counters(struct relay_metrics *m, struct buf *out)
                 {"semel_relay_wakes_total", "Notifications of the database.", &m->wakes},
         };
         int rc = BUF_OK;
-        for (size_t i = 0; i < sizeof counters / sizeof counters[0] && rc == BUF_OK; i++) {
-                rc = head(out, counters[i].name, counters[i].help, "counter");
-                if (rc == BUF_OK)
-                        rc = buf_printf(out, "%s %llu\n", counters[i].name,
-                                        (unsigned long long)atomic_load(counters[i].value));
-        }
+        for (size_t i = 0; i < sizeof counters / sizeof counters[0] && rc == BUF_OK; i++)
+                rc = metric_counter(out, counters[i].name, counters[i].help,
+                                    atomic_load(counters[i].value));
         return rc;
-}
-
-static int format_gauge(struct buf *out, const char *name, const char *help, double v)
-{
-        int rc = head(out, name, help, "gauge");
-        return rc == BUF_OK ? buf_printf(out, "%s %g\n", name, v) : rc;
 }
 
 static int format_gauges(struct relay_metrics *m, struct buf *out)
 {
         int64_t lag_us = 0, blocked = 0;
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < RELAY_LANES_MAX; i++) {
                 blocked += atomic_load(&m->blocked_keys[i]);
                 if (atomic_load(&m->lag_us[i]) > lag_us)
                         lag_us = atomic_load(&m->lag_us[i]);
         }
         int64_t oldest = atomic_load(&m->oldest_pending_us), xmin = atomic_load(&m->oldest_xmin_us);
-        int rc = format_gauge(out, "semel_relay_lag_seconds",
+        int rc = metric_gauge(out, "semel_relay_lag_seconds",
                               "Age of the eldest row of the batches under way; 0 when nothing waits.",
                               (double)lag_us / 1e6);
         if (rc == BUF_OK)
-                rc = format_gauge(out, "semel_relay_owned_slots", "Slots that this relay owns.",
+                rc = metric_gauge(out, "semel_relay_owned_slots", "Slots that this relay owns.",
                                   (double)atomic_load(&m->owned_slots));
         if (rc == BUF_OK)
-                rc = format_gauge(out, "semel_relay_rows_under_way",
+                rc = metric_gauge(out, "semel_relay_rows_under_way",
                                   "Rows that were read and are not marked yet.",
                                   (double)atomic_load(&m->rows_under_way));
         if (rc == BUF_OK)
-                rc = format_gauge(out, "semel_relay_broker_away", "1 while the broker does not answer.",
+                rc = metric_gauge(out, "semel_relay_broker_away", "1 while the broker does not answer.",
                                   (double)(atomic_load(&m->broker_away) > 0));
         if (rc == BUF_OK)
-                rc = format_gauge(out, "semel_relay_blocked_keys",
+                rc = metric_gauge(out, "semel_relay_blocked_keys",
                                   "Keys that wait for their first row's next attempt, or for an operator.",
                                   (double)blocked);
         if (rc == BUF_OK && oldest >= 0)
-                rc = format_gauge(out, "semel_outbox_oldest_pending_seconds",
+                rc = metric_gauge(out, "semel_outbox_oldest_pending_seconds",
                                   "Age of the eldest pending row of the whole table.",
                                   (double)oldest / 1e6);
         if (rc == BUF_OK && xmin >= 0)
-                rc = format_gauge(out, "semel_outbox_oldest_transaction_seconds",
+                rc = metric_gauge(out, "semel_outbox_oldest_transaction_seconds",
                                   "Age of the database's oldest open transaction, which keeps dead rows.",
                                   (double)xmin / 1e6);
         return rc;
@@ -140,7 +100,7 @@ int relay_metrics_format(struct relay_metrics *m, struct buf *out)
 {
         static const char *const outcomes[RELAY_OUTCOMES] = {"published", "retried", "dead",
                                                              "untried"};
-        int rc = head(out, "semel_relay_rows_total", "Rows by what became of them in a batch.",
+        int rc = metric_head(out, "semel_relay_rows_total", "Rows by what became of them in a batch.",
                       "counter");
         for (int i = 0; i < RELAY_OUTCOMES && rc == BUF_OK; i++)
                 rc = buf_printf(out, "semel_relay_rows_total{outcome=\"%s\"} %llu\n", outcomes[i],
@@ -150,18 +110,18 @@ int relay_metrics_format(struct relay_metrics *m, struct buf *out)
         if (rc == BUF_OK)
                 rc = format_gauges(m, out);
         if (rc == BUF_OK && atomic_load(&m->counted[0]) >= 0)
-                rc = head(out, "semel_outbox_rows", "Rows of the table by state, when last counted.",
+                rc = metric_head(out, "semel_outbox_rows", "Rows of the table by state, when last counted.",
                           "gauge");
         for (int i = 0; i < OUTBOX_STATES && rc == BUF_OK && atomic_load(&m->counted[0]) >= 0; i++)
                 rc = buf_printf(out, "semel_outbox_rows{state=\"%s\"} %lld\n",
                                 outbox_state_name((enum outbox_state)i),
                                 (long long)atomic_load(&m->counted[i]));
         if (rc == BUF_OK)
-                rc = format_histogram(out, "semel_relay_batch_rows", "Rows of a batch.",
-                                      &m->batch_rows, rows_bounds, 1);
+                rc = metric_histogram(out, "semel_relay_batch_rows", "Rows of a batch.",
+                                      &m->batch_rows, &rows_scale);
         if (rc == BUF_OK)
-                rc = format_histogram(out, "semel_relay_publish_seconds",
+                rc = metric_histogram(out, "semel_relay_publish_seconds",
                                       "From a batch's first row to its last report.", &m->publish_us,
-                                      us_bounds, 1e6);
+                                      &us_scale);
         return rc;
 }

@@ -6,10 +6,8 @@
 #ifndef APP_RELAY_METRICS_H
 #define APP_RELAY_METRICS_H
 
-#include <stdatomic.h>
-
-#include "base/buf.h"
-#include "core/event.h"
+#include "base/metric.h"
+#include "core/relay_config.h"
 
 /* What became of a row in a batch. */
 enum relay_outcome {
@@ -20,24 +18,17 @@ enum relay_outcome {
         RELAY_OUTCOMES
 };
 
-enum { RELAY_BUCKETS = 12 };
-
-struct relay_histogram {
-        atomic_uint_fast64_t bucket[RELAY_BUCKETS + 1];
-        atomic_uint_fast64_t sum;
-};
-
 struct relay_metrics {
         atomic_uint_fast64_t rows[RELAY_OUTCOMES];
         atomic_uint_fast64_t bytes, batches;
         atomic_uint_fast64_t producer_resets, lost_slots, changed_rows, overtaken_rows, unstuck_rows,
                 pruned_rows, recovered_rows, peeks, wakes;
-        struct relay_histogram batch_rows, publish_us;
-        atomic_int_fast64_t lag_us[16]; /* of each lane's last batch; 0 when it found nothing */
+        struct metric_histogram batch_rows, publish_us;
+        atomic_int_fast64_t lag_us[RELAY_LANES_MAX]; /* of each lane's last batch; 0 when it found nothing */
         atomic_int_fast64_t oldest_pending_us, oldest_xmin_us; /* when last looked; -1: none */
         atomic_int_fast64_t owned_slots, broker_away;
         atomic_int_fast64_t rows_under_way; /* read and not yet marked, of all lanes */
-        atomic_int_fast64_t blocked_keys[16]; /* of each lane */
+        atomic_int_fast64_t blocked_keys[RELAY_LANES_MAX]; /* of each lane */
         atomic_int_fast64_t counted[4]; /* rows by state, when last looked; -1: never */
 };
 

@@ -49,7 +49,7 @@ bool lane_blocked_refresh(struct lane *l)
         int64_t now = clock_boot_us();
         blocked_keys_forget_slots(&l->blocked, slots);
         for (size_t i = 0; i < n; i++)
-                if (!blocked_keys_add(&l->blocked, found[i].slot, found[i].id, found[i].key,
+                if (!blocked_keys_add(&l->blocked, found[i].slot, found[i].key,
                                       now + found[i].wait_us, found[i].dead))
                         late |= UINT32_C(1) << found[i].slot;
         /* There were more: the last slot that was shown is not complete, those behind it were not. */
@@ -94,9 +94,9 @@ static bool may_still_appear(struct lane *l, size_t i, int64_t now_us)
 static void decide_failed(struct lane *l, size_t i, int64_t now_us, struct outbox_mark *m)
 {
         const struct relay_config *c = l->r->config;
-        const struct outbox_retry retry = {(int32_t)c->attempts_max, c->retry_min_us, c->retry_max_us};
         m->verdict = OUTBOX_RETRY;
-        m->retry_after_us = outbox_retry_wait_us(&retry, m->attempts, chance(l));
+        m->retry_after_us = outbox_retry_wait_us(c->retry_min_us, c->retry_max_us, m->attempts,
+                                                 chance(l));
         if (m->attempts + 1 >= c->attempts_max && !may_still_appear(l, i, now_us))
                 m->verdict = OUTBOX_BURY;
 }
@@ -227,7 +227,7 @@ static void block_failed_keys(struct lane *l, size_t n, uint32_t lost)
                 if ((!dead && m->verdict != OUTBOX_RETRY) || !l->key[i].p || (lost >> m->slot & 1) ||
                     (dead && l->r->config->on_dead == OUTBOX_SKIP))
                         continue;
-                (void)blocked_keys_add(&l->blocked, m->slot, m->id, l->key[i],
+                (void)blocked_keys_add(&l->blocked, m->slot, l->key[i],
                                        now + m->retry_after_us, dead);
         }
 }

@@ -163,7 +163,6 @@ static void json_result(struct calling *c, semel_call_result result, const semel
         struct json_out js;
         size_t n, name_n, value_n;
         const char *name, *value, *body = semel_reply_body(c->reply, &n);
-        char *text = c->output_fd < 0 && n > 0 ? strndup(body, n) : NULL;
         json_begin(&js, stdout);
         json_text(&js, "result", semel_call_result_name(result));
         json_number(&js, "status", semel_reply_status(c->reply));
@@ -175,12 +174,11 @@ static void json_result(struct calling *c, semel_call_result result, const semel
         for (size_t i = 0; semel_reply_header(c->reply, i, &name, &name_n, &value, &value_n); i++)
                 json_pair(&js, name, name_n, value, value_n);
         json_pairs_end(&js);
-        if (text)
-                json_text(&js, "body", text);
+        if (c->output_fd < 0 && n > 0)
+                json_bytes(&js, "body", body, n);
         if (semel_error_code(err) != SEMEL_OK)
                 json_text(&js, "message", semel_error_text(err));
         json_end(&js);
-        free(text);
 }
 
 static void print_head(const semel_reply *rep, FILE *out)

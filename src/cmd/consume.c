@@ -122,10 +122,7 @@ static int consume_command(const struct options *o)
                 say_error("%s", why);
                 return EXIT_CODE_USAGE;
         }
-        stores_register();
-        if (setup.db[0] && !option_text(o, OPT_DB))
-                config.engine.db = setup.db;
-        else if (store_url(o, &config.engine.db, space, &err) != SEMEL_OK)
+        if (daemon_store_url(o, setup.db, &config.engine.db, space, &err) != SEMEL_OK)
                 return say_failure(&err);
         if (lend(&setup, &borrowed, &config, &err) == SEMEL_OK)
                 rc = consume_run(&config, &err);

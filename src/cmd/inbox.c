@@ -99,56 +99,45 @@ static int inbox_status(const struct options *o)
 
 /* -- dead list ---------------------------------------------------------------------------------------- */
 
-static char *text_of(struct span s)
+static void json_span(struct json_out *js, const char *name, struct span s)
 {
-        return strndup(s.n ? (const char *)s.p : "", s.n);
+        json_bytes(js, name, s.n ? (const void *)s.p : "", s.n);
 }
 
-static void print_letter(const struct inbox_letter *l, bool json)
+static void print_letter_json(const struct inbox_letter *l)
 {
-        char at[TIME_TEXT_BYTES_MAX], shown[256];
-        char *consumer = text_of(l->consumer), *source = text_of(l->source);
-        char *id = text_of(l->event_id), *key = text_of(l->key), *reason = text_of(l->reason);
-        char *payload = text_of(l->payload), *headers = text_of(l->headers);
-        if (!consumer || !source || !id || !key || !reason || !payload || !headers)
-                goto out;
-        if (json) {
-                struct json_out js;
-                json_begin(&js, stdout);
-                json_number(&js, "id", l->id);
-                json_text(&js, "state", inbox_letter_state_name(l->state));
-                json_text(&js, "consumer", consumer);
-                json_text(&js, "source", source);
-                json_text(&js, "event_id", id);
-                json_number(&js, "partition", l->partition);
-                json_number(&js, "offset", l->offset);
-                if (!l->key_is_null)
-                        json_text(&js, "key", key);
-                if (!l->payload_is_null)
-                        json_text(&js, "payload", payload);
-                json_text(&js, "headers", headers);
-                json_number(&js, "attempts", l->attempts);
-                json_text(&js, "reason", reason);
-                json_time_us(&js, "dead", l->dead_us);
-                json_end(&js);
-                goto out;
-        }
+        struct json_out js;
+        json_begin(&js, stdout);
+        json_number(&js, "id", l->id);
+        json_text(&js, "state", inbox_letter_state_name(l->state));
+        json_span(&js, "consumer", l->consumer);
+        json_span(&js, "source", l->source);
+        json_span(&js, "event_id", l->event_id);
+        json_number(&js, "partition", l->partition);
+        json_number(&js, "offset", l->offset);
+        if (!l->key_is_null)
+                json_span(&js, "key", l->key);
+        if (!l->payload_is_null)
+                json_span(&js, "payload", l->payload);
+        json_span(&js, "headers", l->headers);
+        json_number(&js, "attempts", l->attempts);
+        json_span(&js, "reason", l->reason);
+        json_time_us(&js, "dead", l->dead_us);
+        json_end(&js);
+}
+
+static void print_letter(const struct inbox_letter *l)
+{
+        char at[TIME_TEXT_BYTES_MAX], name[256], text[256];
         time_format_us(l->dead_us, ' ', at);
-        text_printable(reason, shown, sizeof shown);
         printf("%6lld  %-9s %s  %s/%d@%lld  %s\n", (long long)l->id,
-               inbox_letter_state_name(l->state), at, source, (int)l->partition,
-               (long long)l->offset, shown);
-        text_printable(id, shown, sizeof shown);
-        printf("        consumer %s, event %s, %d tries\n", consumer, *id ? shown : "(no id)",
+               inbox_letter_state_name(l->state), at,
+               text_printable(l->source, name, sizeof name), (int)l->partition,
+               (long long)l->offset, text_printable(l->reason, text, sizeof text));
+        printf("        consumer %s, event %s, %d tries\n",
+               text_printable(l->consumer, name, sizeof name),
+               l->event_id.n ? text_printable(l->event_id, text, sizeof text) : "(no id)",
                (int)l->attempts);
-out:
-        free(consumer);
-        free(source);
-        free(id);
-        free(key);
-        free(reason);
-        free(payload);
-        free(headers);
 }
 
 static int inbox_dead(const struct options *o)
@@ -172,7 +161,7 @@ static int inbox_dead(const struct options *o)
                         code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), states[k],
                                            after, LETTERS_AT_ONCE, deadline(), &list, &err);
                         for (size_t i = 0; i < list.n; i++) {
-                                print_letter(&list.letter[i], json);
+                                (json ? print_letter_json : print_letter)(&list.letter[i]);
                                 after = list.letter[i].id;
                         }
                         shown += list.n;

@@ -70,9 +70,9 @@ void keys_print_line(FILE *out, const semel_key_row *row)
         char key[SAFE_BYTES_MAX], operation[SAFE_BYTES_MAX], holder[SAFE_BYTES_MAX];
         char claimed[48], ends[64], attempt[SHOWN_ATTEMPT_BYTES_MAX], id[2 * 8 + 1];
         semel_key_state state = semel_key_row_state(row);
-        text_printable(semel_key_row_key(row), key, sizeof key);
-        text_printable(semel_key_row_operation(row), operation, sizeof operation);
-        text_printable(semel_key_row_holder(row), holder, sizeof holder);
+        (void)text_printable(span_str(semel_key_row_key(row)), key, sizeof key);
+        (void)text_printable(span_str(semel_key_row_operation(row)), operation, sizeof operation);
+        (void)text_printable(span_str(semel_key_row_holder(row)), holder, sizeof holder);
         char *boot = strstr(holder, " boot="); /* host and pid are enough for a line */
         if (boot)
                 *boot = 0;
@@ -151,7 +151,7 @@ void keys_print_json(FILE *out, const semel_key_row *row)
 static void print_text(FILE *out, const char *name, const char *text)
 {
         char safe[SAFE_BYTES_MAX];
-        text_printable(text, safe, sizeof safe);
+        (void)text_printable(span_str(text), safe, sizeof safe);
         fprintf(out, "%-10s %s\n", name, safe);
 }
 
@@ -181,7 +181,7 @@ static void print_reply(FILE *out, const semel_reply *rep)
                         continue;
                 (void)snprintf(line, sizeof line, "%.*s: %.*s", (int)name_len, name, (int)value_len,
                                value);
-                text_printable(line, safe, sizeof safe);
+                (void)text_printable(span_str(line), safe, sizeof safe);
                 fprintf(out, "%-10s %s\n", "", safe);
         }
 }

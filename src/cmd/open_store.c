@@ -48,6 +48,16 @@ semel_code store_url(const struct options *o, const char **ret_url, char *space,
         return SEMEL_OK;
 }
 
+semel_code daemon_store_url(const struct options *o, const char *setting, const char **ret_url,
+                            char *space, semel_error *err)
+{
+        if (!*setting || option_text(o, OPT_DB))
+                return store_url(o, ret_url, space, err);
+        stores_register();
+        *ret_url = setting;
+        return SEMEL_OK;
+}
+
 semel_code store_open(const struct options *o, semel_store **ret_st, semel_error *err)
 {
         char space[STORE_URL_BYTES_MAX];

@@ -20,6 +20,10 @@ void stores_register(void);
 semel_code store_url(const struct options *o, const char **ret_url,
                      char *space /* STORE_URL_BYTES_MAX */, semel_error *err);
 
+/* A daemon's: --db, else what its settings say, else as above. */
+semel_code daemon_store_url(const struct options *o, const char *setting, const char **ret_url,
+                            char *space /* STORE_URL_BYTES_MAX */, semel_error *err);
+
 semel_code store_open(const struct options *o, semel_store **ret_st, semel_error *err);
 
 #endif

@@ -16,15 +16,8 @@ enum { SHOWN_BYTES_MAX = 1024 };
 /* Bytes of a row, safe for a terminal. */
 static const char *shown(struct span s, char *ret)
 {
-        char text[SHOWN_BYTES_MAX / 4];
-        size_t n = s.n < sizeof text - 1 ? s.n : sizeof text - 1;
-        if (n > 0)
-                memcpy(text, s.p, n);
-        text[n] = 0;
-        for (char *p = text; p < text + n; p++)
-                *p = *p ? *p : ' ';
-        text_printable(text, ret, SHOWN_BYTES_MAX);
-        return ret;
+        const size_t n = SHOWN_BYTES_MAX / 4 - 1;
+        return text_printable(span_of(s.p, s.n < n ? s.n : n), ret, SHOWN_BYTES_MAX);
 }
 
 static const char *length(int64_t us, char *ret)

@@ -59,10 +59,7 @@ static int relay_run_command(const struct options *o)
                 say_error("%s", why);
                 return EXIT_CODE_USAGE;
         }
-        stores_register();
-        if (config.db[0] && !option_text(o, OPT_DB))
-                url = config.db;
-        else if (store_url(o, &url, space, &err) != SEMEL_OK)
+        if (daemon_store_url(o, config.db, &url, space, &err) != SEMEL_OK)
                 return say_failure(&err);
         int rc = relay_run(&config, url, say_line, &err);
         if (err.code != SEMEL_OK && rc != EXIT_CODE_DONE)

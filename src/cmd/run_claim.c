@@ -150,7 +150,7 @@ void run_claim_explain(struct run_claim *rc, char *ret, size_t ret_max)
         char ago[UNITS_TEXT_BYTES_MAX];
         struct holder h;
         holder_parse(semel_key_row_holder(row), &h);
-        text_printable(semel_key_row_holder(row), holder, sizeof holder);
+        (void)text_printable(span_str(semel_key_row_holder(row)), holder, sizeof holder);
         time_format_us(semel_key_row_claimed_us(row), ' ', since);
         time_format_us(semel_key_row_lease_until_us(row), ' ', lease);
         duration_format((clock_wall_us() - semel_key_row_claimed_us(row)) / 1000, ago);

@@ -94,15 +94,16 @@ int say_flush(void)
         return EXIT_CODE_DOWN;
 }
 
-void text_printable(const char *text, char *ret, unsigned long ret_max)
+const char *text_printable(struct span text, char *ret, size_t ret_max)
 {
         size_t at = 0;
-        for (; *text && at + 5 < ret_max; text++) {
-                unsigned char c = (unsigned char)*text;
+        for (size_t i = 0; i < text.n && at + 5 < ret_max; i++) {
+                uint8_t c = text.p[i];
                 if (c >= 0x20 && c != 0x7f)
                         ret[at++] = (char)c;
                 else
                         at += (size_t)snprintf(ret + at, ret_max - at, "\\x%02x", c);
         }
         ret[at] = 0;
+        return ret;
 }

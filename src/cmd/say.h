@@ -9,6 +9,8 @@
 
 #include <semel/error.h>
 
+#include "base/span.h"
+
 /* The numbers are documented; scripts depend on them. */
 enum exit_code {
         EXIT_CODE_DONE = 0,
@@ -38,6 +40,6 @@ int say_failure(const semel_error *err);
 int say_flush(void);
 
 /* Bytes from outside, safe for a terminal: control bytes as \xNN.  Cut at ret_max - 1. */
-void text_printable(const char *text, char *ret, unsigned long ret_max);
+const char *text_printable(struct span text, char *ret, size_t ret_max); /* returns ret */
 
 #endif

@@ -3,6 +3,7 @@
  * consume_metrics: the engine's counters in Prometheus' text form.  Names are documented in
  * docs/consume.md.
  */
+#include "base/metric.h"
 #include "consume/consume_internal.h"
 
 static const struct {
@@ -32,12 +33,11 @@ int consume_metrics(struct consume *c, struct buf *out)
 {
         int rc = BUF_OK;
         for (int i = 0; i < COUNTS && rc == BUF_OK; i++)
-                rc = buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", counters[i].name,
-                                counters[i].help, counters[i].name, counters[i].name,
-                                (unsigned long long)atomic_load(&c->counts[i]));
+                rc = metric_counter(out, counters[i].name, counters[i].help,
+                                    atomic_load(&c->counts[i]));
         if (rc == BUF_OK)
-                rc = buf_printf(out, "# HELP semel_consume_lag Events of a partition that are not "
-                                     "applied yet.\n# TYPE semel_consume_lag gauge\n");
+                rc = metric_head(out, "semel_consume_lag",
+                                 "Events of a partition that are not applied yet.", "gauge");
         long long stalled = 0, queued = 0;
         (void)pthread_mutex_lock(&c->mu);
         for (const struct part *p = c->parts; p && rc == BUF_OK; p = p->next) {
@@ -60,7 +60,6 @@ int consume_metrics(struct consume *c, struct buf *out)
                 {"semel_consume_queued", "Events fetched and not applied yet.", queued},
         };
         for (size_t i = 0; i < sizeof gauges / sizeof gauges[0] && rc == BUF_OK; i++)
-                rc = buf_printf(out, "# HELP %s %s\n# TYPE %s gauge\n%s %lld\n", gauges[i].name,
-                                gauges[i].help, gauges[i].name, gauges[i].name, gauges[i].value);
+                rc = metric_gauge(out, gauges[i].name, gauges[i].help, (double)gauges[i].value);
         return rc;
 }

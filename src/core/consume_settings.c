@@ -10,7 +10,6 @@
 #include "core/limits.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECONDS INT64_C(1000000)
 #define AT(field) offsetof(struct consume_setup, field)
 
 const struct setting consume_settings[] = {
@@ -66,10 +65,10 @@ const struct setting consume_settings[] = {
          .max = CONSUME_TEXT_BYTES, .fallback = "",
          .text = "A file with the bearer token of the admin listener."},
         {.name = "drain_delay", .type = SETTING_DURATION, .offset = AT(drain_delay_us), .min = 0,
-         .max = 300 * SECONDS, .fallback = "0",
+         .max = 300 * SECOND, .fallback = "0",
          .text = "After SIGTERM: how long events are still taken while /readyz fails."},
         {.name = "shutdown_deadline", .type = SETTING_DURATION, .offset = AT(shutdown_deadline_us),
-         .min = 0, .max = 3600 * SECONDS, .fallback = "25s",
+         .min = 0, .max = 3600 * SECOND, .fallback = "25s",
          .text = "After SIGTERM: when a transaction that is still under way is cut off (exit code 75)."},
 };
 const size_t consume_setting_count = COUNT(consume_settings);

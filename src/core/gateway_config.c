@@ -6,8 +6,9 @@
 
 #include <stdio.h>
 
+#include "core/limits.h"
+
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECONDS INT64_C(1000000)
 #define MIB (INT64_C(1024) * 1024)
 
 /* -- the gateway's own ------------------------------------------------------------------ */
@@ -50,16 +51,16 @@ const struct setting gateway_settings[] = {
          .max = 1000000, .fallback = "10000",
          .text = "Requests that wait for a running duplicate (Prefer: wait); past it 409 at once."},
         {.name = "idle_timeout", .type = SETTING_DURATION, .offset = AT(idle_timeout_us),
-         .min = SECONDS, .max = 86400 * SECONDS, .fallback = "60s",
+         .min = SECOND, .max = 86400 * SECOND, .fallback = "60s",
          .text = "How long a client connection may be idle between requests."},
         {.name = "head_timeout", .type = SETTING_DURATION, .offset = AT(head_timeout_us),
-         .min = SECONDS, .max = 3600 * SECONDS, .fallback = "10s",
+         .min = SECOND, .max = 3600 * SECOND, .fallback = "10s",
          .text = "How long a request's head may take from its first byte."},
         {.name = "body_timeout", .type = SETTING_DURATION, .offset = AT(body_timeout_us),
-         .min = SECONDS, .max = 3600 * SECONDS, .fallback = "30s",
+         .min = SECOND, .max = 3600 * SECOND, .fallback = "30s",
          .text = "How long a client may send, or take, no byte of a body."},
         {.name = "connect_timeout", .type = SETTING_DURATION, .offset = AT(connect_timeout_us),
-         .min = SECONDS / 100, .max = 300 * SECONDS, .fallback = "3s",
+         .min = 10 * MS, .max = 300 * SECOND, .fallback = "3s",
          .text = "How long connecting to the upstream may take, name lookup included."},
         {.name = "upstream_connections_max", .type = SETTING_INT,
          .offset = AT(upstream_connections_max), .min = 1, .max = 1000000, .fallback = "4096",
@@ -68,10 +69,10 @@ const struct setting gateway_settings[] = {
          .min = 0, .max = 1000000, .fallback = "10000",
          .text = "Requests of one worker that wait for a connection to the upstream; past it 503."},
         {.name = "drain_delay", .type = SETTING_DURATION, .offset = AT(drain_delay_us), .min = 0,
-         .max = 300 * SECONDS, .fallback = "0",
+         .max = 300 * SECOND, .fallback = "0",
          .text = "After SIGTERM: how long new connections are still taken while /readyz fails."},
         {.name = "shutdown_deadline", .type = SETTING_DURATION, .offset = AT(shutdown_deadline_us),
-         .min = 0, .max = 3600 * SECONDS, .fallback = "25s",
+         .min = 0, .max = 3600 * SECOND, .fallback = "25s",
          .text = "After SIGTERM: when whatever still runs is left UNKNOWN and the process exits."},
 };
 const size_t gateway_setting_count = COUNT(gateway_settings);
@@ -124,17 +125,17 @@ const struct setting policy_settings[] = {
          .fallback = "true", .reloadable = true, .text = "Whether the Host belongs to it."},
         {.name = "fingerprint_query", .type = SETTING_BOOL, .offset = AT(fingerprint_query),
          .fallback = "true", .reloadable = true, .text = "Whether the query belongs to it."},
-        {.name = "lease", .type = SETTING_DURATION, .offset = AT(lease_us), .min = SECONDS / 1000,
-         .max = 86400 * SECONDS, .fallback = "60s", .reloadable = true,
+        {.name = "lease", .type = SETTING_DURATION, .offset = AT(lease_us), .min = MS,
+         .max = 86400 * SECOND, .fallback = "60s", .reloadable = true,
          .text = "How long a claim is trusted; longer than upstream_timeout."},
         {.name = "upstream_timeout", .type = SETTING_DURATION, .offset = AT(upstream_timeout_us),
-         .min = SECONDS / 1000, .max = 86400 * SECONDS, .fallback = "30s", .reloadable = true,
+         .min = MS, .max = 86400 * SECOND, .fallback = "30s", .reloadable = true,
          .text = "How long the upstream may take from the first byte sent to the last received."},
         {.name = "retention", .type = SETTING_DURATION, .offset = AT(retention_us),
-         .min = SECONDS / 1000, .max = 3650 * 86400 * SECONDS, .fallback = "24h",
+         .min = MS, .max = 3650 * 86400 * SECOND, .fallback = "24h",
          .reloadable = true, .text = "How long a reply is kept and replayed."},
         {.name = "wait_max", .type = SETTING_DURATION, .offset = AT(wait_max_us), .min = 0,
-         .max = 300 * SECONDS, .fallback = "30s", .reloadable = true,
+         .max = 300 * SECOND, .fallback = "30s", .reloadable = true,
          .text = "The longest `Prefer: wait=N` that is honoured."},
         {.name = "request_body_max", .type = SETTING_SIZE, .offset = AT(request_body_max),
          .min = 0, .max = 1024 * MIB, .fallback = "10MiB", .reloadable = true,

@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "core/limits.h"
+#include "core/retry.h"
 
 /* A failing event is tried ten times within half a minute: long enough for a deploy that repairs it
  * to be noticed, short enough for the partition behind it. */
@@ -17,14 +18,6 @@
 /* Deadlocks and lock waits are over soon. */
 #define AGAIN_BASE_US (10 * MS)
 #define AGAIN_MAX_US (1 * SECOND)
-
-static int64_t backoff(int64_t base_us, int64_t max_us, unsigned times)
-{
-        int64_t wait_us = base_us;
-        for (unsigned i = 1; i < times && wait_us < max_us; i++)
-                wait_us *= 2;
-        return wait_us < max_us ? wait_us : max_us;
-}
 
 void inbox_plan_init(struct inbox_plan *plan, int attempts_max, size_t batch_max)
 {
@@ -99,7 +92,7 @@ static int64_t try_failed(struct inbox_plan *plan)
                 return 0;
         }
         plan->counted = false;
-        return backoff(WAIT_BASE_US, WAIT_MAX_US, (unsigned)plan->attempts);
+        return retry_wait_us(WAIT_BASE_US, WAIT_MAX_US, (unsigned)plan->attempts - 1);
 }
 
 static void halve(struct inbox_plan *plan, size_t n)
@@ -118,7 +111,7 @@ static int64_t lost(struct inbox_plan *plan, struct inbox_step step)
                 return try_failed(plan);
         if (step.action == INBOX_BATCH && plan->losses > 1)
                 halve(plan, step.n);
-        return backoff(WAIT_BASE_US, WAIT_MAX_US, plan->losses);
+        return retry_wait_us(WAIT_BASE_US, WAIT_MAX_US, plan->losses - 1);
 }
 
 int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum inbox_outcome outcome,
@@ -144,7 +137,7 @@ int64_t inbox_plan_done(struct inbox_plan *plan, struct inbox_step step, enum in
                         plan->before = at;
                 return 0;
         case INBOX_TRY_AGAIN:
-                return backoff(AGAIN_BASE_US, AGAIN_MAX_US, ++plan->waits);
+                return retry_wait_us(AGAIN_BASE_US, AGAIN_MAX_US, plan->waits++);
         case INBOX_CONNECTION_LOST:
                 break;
         }

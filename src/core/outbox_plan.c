@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#include "core/retry.h"
+
 /* A slot that had little keeps this much room: it is looked at in each batch all the same. */
 enum { DEMAND_MIN = 64 };
 
@@ -107,8 +109,8 @@ void blocked_keys_init(struct blocked_keys *set, struct blocked_key *space, size
                                      .bytes_max = bytes_max};
 }
 
-bool blocked_keys_add(struct blocked_keys *set, int16_t slot, int64_t id, struct span key,
-                      int64_t due_us, bool dead)
+bool blocked_keys_add(struct blocked_keys *set, int16_t slot, struct span key, int64_t due_us,
+                      bool dead)
 {
         if (set->n == set->max || set->bytes_max - set->bytes_n < key.n) {
                 set->full |= UINT32_C(1) << slot;
@@ -116,9 +118,8 @@ bool blocked_keys_add(struct blocked_keys *set, int16_t slot, int64_t id, struct
         }
         if (key.n > 0)
                 memcpy(set->bytes + set->bytes_n, key.p, key.n);
-        set->key[set->n++] = (struct blocked_key){.id = id, .due_us = due_us, .slot = slot,
-                                                  .dead = dead, .at = (uint32_t)set->bytes_n,
-                                                  .len = (uint32_t)key.n};
+        set->key[set->n++] = (struct blocked_key){.due_us = due_us, .slot = slot, .dead = dead,
+                                                  .at = (uint32_t)set->bytes_n, .len = (uint32_t)key.n};
         set->bytes_n += key.n;
         return true;
 }
@@ -173,12 +174,8 @@ bool blocked_keys_any_dead(const struct blocked_keys *set)
 
 /* -- retries --------------------------------------------------------------------------------------- */
 
-int64_t outbox_retry_wait_us(const struct outbox_retry *retry, int32_t attempts, uint64_t chance)
+int64_t outbox_retry_wait_us(int64_t min_us, int64_t max_us, int32_t attempts, uint64_t chance)
 {
-        int64_t most = retry->min_us;
-        for (int32_t i = 0; i < attempts && most < retry->max_us; i++)
-                most = most > retry->max_us / 2 ? retry->max_us : 2 * most;
-        if (most > retry->max_us)
-                most = retry->max_us;
+        int64_t most = retry_wait_us(min_us, max_us, (unsigned)attempts);
         return most <= 0 ? 0 : (int64_t)(chance % ((uint64_t)most + 1));
 }

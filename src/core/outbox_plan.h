@@ -44,7 +44,6 @@ void outbox_quotas_learn(struct outbox_quotas *q, int16_t slot, int32_t quota, i
  *     bytes: |key 0|key 1|...|key n-1|      used up to bytes_n
  */
 struct blocked_key {
-        int64_t id;     /* of the row that blocks */
         int64_t due_us; /* when its next attempt may be; of no meaning when dead */
         uint32_t at, len;
         int16_t slot;
@@ -62,8 +61,8 @@ struct blocked_keys {
 void blocked_keys_init(struct blocked_keys *set, struct blocked_key *space, size_t max,
                        uint8_t *bytes, size_t bytes_max);
 /* false: no room, the slot is in `full` now. */
-bool blocked_keys_add(struct blocked_keys *set, int16_t slot, int64_t id, struct span key,
-                      int64_t due_us, bool dead);
+bool blocked_keys_add(struct blocked_keys *set, int16_t slot, struct span key, int64_t due_us,
+                      bool dead);
 /* Forget those whose time has come; returns how many. */
 size_t blocked_keys_release_due(struct blocked_keys *set, int64_t now_us);
 void blocked_keys_forget_slots(struct blocked_keys *set, uint32_t slots);
@@ -76,12 +75,8 @@ static inline struct span blocked_keys_key(const struct blocked_keys *set, size_
 
 /* -- retries ------------------------------------------------------------------------------------------ */
 
-struct outbox_retry {
-        int32_t attempts_max;
-        int64_t min_us, max_us;
-};
 /* Full jitter: anything up to min * 2^attempts, at most max. */
-int64_t outbox_retry_wait_us(const struct outbox_retry *retry, int32_t attempts, uint64_t chance);
+int64_t outbox_retry_wait_us(int64_t min_us, int64_t max_us, int32_t attempts, uint64_t chance);
 
 /* -- a wave: the rows of one batch on their way to the broker ----------------------------------------
  *

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/limits.h"
+
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define MILLIS INT64_C(1000)
-#define SECONDS INT64_C(1000000)
 #define MIB (INT64_C(1024) * 1024)
 #define AT(field) offsetof(struct relay_config, field)
 
@@ -36,8 +36,8 @@ const struct setting relay_settings[] = {
          .fallback = "delete",
          .text = "What becomes of published rows.  Kept ones can be published again by `semel outbox "
                  "republish`."},
-        {.name = "keep", .type = SETTING_DURATION, .offset = AT(keep_us), .min = SECONDS,
-         .max = 3650 * 86400 * SECONDS, .fallback = "168h",
+        {.name = "keep", .type = SETTING_DURATION, .offset = AT(keep_us), .min = SECOND,
+         .max = 3650 * 86400 * SECOND, .fallback = "168h",
          .text = "With done: keep: for how long; then they are deleted, in small transactions."},
         {.name = "on_dead", .type = SETTING_CHOICE, .offset = AT(on_dead),
          .choices = {"skip", "block"}, .fallback = "skip",
@@ -46,18 +46,18 @@ const struct setting relay_settings[] = {
         {.name = "attempts_max", .type = SETTING_INT, .offset = AT(attempts_max), .min = 1,
          .max = 1000000, .fallback = "10",
          .text = "Tries before a row is DEAD.  A broker that is away does not count as one."},
-        {.name = "retry_min", .type = SETTING_DURATION, .offset = AT(retry_min_us), .min = MILLIS,
-         .max = 3600 * SECONDS, .fallback = "200ms",
+        {.name = "retry_min", .type = SETTING_DURATION, .offset = AT(retry_min_us), .min = MS,
+         .max = 3600 * SECOND, .fallback = "200ms",
          .text = "The longest wait before the second try; it doubles with each, and each wait is a "
                  "random part of it."},
-        {.name = "retry_max", .type = SETTING_DURATION, .offset = AT(retry_max_us), .min = MILLIS,
-         .max = 86400 * SECONDS, .fallback = "30s", .text = "The longest wait between two tries."},
+        {.name = "retry_max", .type = SETTING_DURATION, .offset = AT(retry_max_us), .min = MS,
+         .max = 86400 * SECOND, .fallback = "30s", .text = "The longest wait between two tries."},
         {.name = "unknown_topic", .type = SETTING_DURATION, .offset = AT(unknown_topic_us), .min = 0,
-         .max = 86400 * SECONDS, .fallback = "60s",
+         .max = 86400 * SECOND, .fallback = "60s",
          .text = "How long a topic must have been unknown, with the brokers up, before its rows may "
                  "become DEAD: a cluster that restarts does not know all of its topics at once."},
         {.name = "stuck_after", .type = SETTING_DURATION, .offset = AT(stuck_after_us),
-         .min = SECONDS, .max = 86400 * SECONDS, .fallback = "60s",
+         .min = SECOND, .max = 86400 * SECOND, .fallback = "60s",
          .text = "two-phase: when a row that a dead relay left PUBLISHING is sent again."},
         {.name = "lanes", .type = SETTING_INT, .offset = AT(lanes), .min = 1, .max = RELAY_LANES_MAX,
          .fallback = "2",
@@ -65,7 +65,7 @@ const struct setting relay_settings[] = {
                  "one reads or marks while another publishes.  It bounds what a fault sends twice.  "
                  "exactly-once has one for each of its four groups of slots."},
         {.name = "slot_lease", .type = SETTING_DURATION, .offset = AT(slot_lease_us),
-         .min = 500 * MILLIS, .max = 3600 * SECONDS, .fallback = "5s",
+         .min = 500 * MS, .max = 3600 * SECOND, .fallback = "5s",
          .text = "How long slots stay ours without a sign of life; renewed each third of it."},
         {.name = "batch_rows", .type = SETTING_INT, .offset = AT(batch_rows), .min = 1,
          .max = RELAY_BATCH_ROWS_MAX, .fallback = "5000", .text = "Most rows of one batch."},
@@ -73,14 +73,14 @@ const struct setting relay_settings[] = {
          .max = 1024 * MIB, .fallback = "8MiB",
          .text = "Most bytes of one batch, about: at least one row is read, whatever its size."},
         {.name = "batch_timeout", .type = SETTING_DURATION, .offset = AT(batch_timeout_us),
-         .min = 100 * MILLIS, .max = 3600 * SECONDS, .fallback = "30s",
+         .min = 100 * MS, .max = 3600 * SECOND, .fallback = "30s",
          .text = "How long the broker may take for a batch; then the producer is thrown away and what "
                  "had no report is sent again by a new one."},
-        {.name = "poll_min", .type = SETTING_DURATION, .offset = AT(poll_min_us), .min = MILLIS,
-         .max = 3600 * SECONDS, .fallback = "5ms",
+        {.name = "poll_min", .type = SETTING_DURATION, .offset = AT(poll_min_us), .min = MS,
+         .max = 3600 * SECOND, .fallback = "5ms",
          .text = "How soon a table that was found empty is looked at again; it doubles."},
-        {.name = "poll_max", .type = SETTING_DURATION, .offset = AT(poll_max_us), .min = MILLIS,
-         .max = 3600 * SECONDS, .fallback = "60ms",
+        {.name = "poll_max", .type = SETTING_DURATION, .offset = AT(poll_max_us), .min = MS,
+         .max = 3600 * SECOND, .fallback = "60ms",
          .text = "The longest time between two looks at an empty table, where nothing wakes us."},
         {.name = "listen", .type = SETTING_CHOICE, .offset = AT(listen),
          .choices = {"auto", "on", "off"}, .fallback = "auto",
@@ -108,10 +108,10 @@ const struct setting relay_settings[] = {
          .max = RELAY_TEXT_BYTES, .fallback = "",
          .text = "A file with the bearer token of the admin listener."},
         {.name = "drain_delay", .type = SETTING_DURATION, .offset = AT(drain_delay_us), .min = 0,
-         .max = 300 * SECONDS, .fallback = "0",
+         .max = 300 * SECOND, .fallback = "0",
          .text = "After SIGTERM: how long batches are still begun while /readyz fails."},
         {.name = "shutdown_deadline", .type = SETTING_DURATION, .offset = AT(shutdown_deadline_us),
-         .min = 0, .max = 3600 * SECONDS, .fallback = "25s",
+         .min = 0, .max = 3600 * SECOND, .fallback = "25s",
          .text = "After SIGTERM: when a batch that is still under way is cut off (exit code 75)."},
 };
 const size_t relay_setting_count = COUNT(relay_settings);

@@ -15,3 +15,11 @@ int retry_after_s(int64_t held_us, int64_t left_us)
                 return (int)(LIMIT_LEASE_US / SECOND);
         return (int)((us + SECOND - 1) / SECOND);
 }
+
+int64_t retry_wait_us(int64_t base_us, int64_t max_us, unsigned before)
+{
+        int64_t us = base_us < max_us ? base_us : max_us;
+        for (; before > 0 && us < max_us; before--)
+                us = us > max_us / 2 ? max_us : 2 * us;
+        return us;
+}

@@ -133,9 +133,9 @@ static void c5_blocked_keys_are_kept_until_due(void **state)
         struct blocked_keys set;
         blocked_keys_init(&set, space, 4, bytes, sizeof bytes);
         assert_int_equal(blocked_keys_next_due(&set), INT64_MAX);
-        assert_true(blocked_keys_add(&set, 1, 10, span_str("alpha"), 100, false));
-        assert_true(blocked_keys_add(&set, 2, 11, span_str(""), 50, false));
-        assert_true(blocked_keys_add(&set, 3, 12, span_str("gamma"), 0, true));
+        assert_true(blocked_keys_add(&set, 1, span_str("alpha"), 100, false));
+        assert_true(blocked_keys_add(&set, 2, span_str(""), 50, false));
+        assert_true(blocked_keys_add(&set, 3, span_str("gamma"), 0, true));
         assert_int_equal(blocked_keys_next_due(&set), 50);
         assert_int_equal(blocked_keys_release_due(&set, 49), 0);
         assert_int_equal(blocked_keys_release_due(&set, 50), 1);
@@ -157,11 +157,11 @@ static void c5_without_room_the_slot_is_not_read(void **state)
         uint8_t bytes[8];
         struct blocked_keys set;
         blocked_keys_init(&set, space, 2, bytes, sizeof bytes);
-        assert_false(blocked_keys_add(&set, 4, 1, span_str("too long a key"), 1, false));
+        assert_false(blocked_keys_add(&set, 4, span_str("too long a key"), 1, false));
         assert_int_equal(set.full, 1U << 4);
-        assert_true(blocked_keys_add(&set, 5, 2, span_str("a"), 1, false));
-        assert_true(blocked_keys_add(&set, 5, 3, span_str("b"), 1, false));
-        assert_false(blocked_keys_add(&set, 6, 4, span_str("c"), 1, false));
+        assert_true(blocked_keys_add(&set, 5, span_str("a"), 1, false));
+        assert_true(blocked_keys_add(&set, 5, span_str("b"), 1, false));
+        assert_false(blocked_keys_add(&set, 6, span_str("c"), 1, false));
         assert_int_equal(set.full, 1U << 4 | 1U << 6);
         blocked_keys_forget_slots(&set, 1U << 6);
         assert_int_equal(set.full, 1U << 4);
@@ -173,18 +173,16 @@ static void c5_without_room_the_slot_is_not_read(void **state)
 static void waits_double_and_are_jittered(void **state)
 {
         (void)state;
-        const struct outbox_retry retry = {10, 200, 3000};
         for (int attempts = 0; attempts < 100; attempts++) {
                 int64_t most = attempts >= 4 ? 3000 : 200 << attempts, seen = 0;
                 for (uint64_t chance = 0; chance <= 4000; chance++) {
-                        int64_t wait = outbox_retry_wait_us(&retry, attempts, chance);
+                        int64_t wait = outbox_retry_wait_us(200, 3000, attempts, chance);
                         assert_true(wait >= 0 && wait <= most);
                         seen = wait > seen ? wait : seen;
                 }
                 assert_int_equal(seen, most);
         }
-        const struct outbox_retry endless = {10, 1, INT64_MAX};
-        assert_true(outbox_retry_wait_us(&endless, INT32_MAX, UINT64_MAX >> 1) >= 0);
+        assert_true(outbox_retry_wait_us(1, INT64_MAX, INT32_MAX, UINT64_MAX >> 1) >= 0);
 }
 
 /* -- markers ------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/retry.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_store.h"
 
@@ -214,8 +215,7 @@ static void split(struct pg_store *st, const struct batch *b, size_t parts)
 
 static int64_t again_us(struct store_op *op)
 {
-        op->tries++;
-        int64_t us = 5 * MS << (op->tries < 5 ? op->tries : 5);
+        int64_t us = retry_wait_us(10 * MS, 160 * MS, op->tries++);
         return us + (int64_t)(((uintptr_t)op >> 4) % 8) * MS; /* two that collide do not again */
 }
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 
+#include "core/retry.h"
 #include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_row.h"
@@ -82,12 +83,6 @@ static void watch(struct link *ln, uint32_t events)
                 (void)epoll_ctl(ln->st->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-static int64_t backoff_us(unsigned failures)
-{
-        int64_t us = 10 * MS << (failures < 5 ? failures : 5);
-        return us < PG_BACKOFF_MAX_US ? us : PG_BACKOFF_MAX_US;
-}
-
 void pg_link_drop(struct link *ln, bool soon)
 {
         struct batch *b = ln->batch;
@@ -95,7 +90,9 @@ void pg_link_drop(struct link *ln, bool soon)
         ln->batch = NULL;
         close_connection(ln);
         ln->state = LINK_CLOSED;
-        ln->timer_us = pg_now_us(ln->st) + (soon ? 0 : backoff_us(ln->failures));
+        ln->timer_us = pg_now_us(ln->st);
+        if (!soon)
+                ln->timer_us += retry_wait_us(PG_BACKOFF_US, PG_BACKOFF_MAX_US, ln->failures);
         if (b)
                 pg_batch_lost(ln->st, b, in_doubt);
 }

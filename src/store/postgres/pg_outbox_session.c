@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/retry.h"
 #include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_outbox.h"
@@ -177,10 +178,8 @@ semel_code pg_outbox_connect(struct pg_outbox *ob, int64_t deadline_us, semel_er
                 ob->retry_us = 0;
                 return SEMEL_OK;
         }
-        unsigned shift = ob->failures < 5 ? ob->failures : 5;
-        int64_t wait_us = 10 * MS << shift;
-        ob->retry_us = clock_boot_us() + (wait_us < PG_BACKOFF_MAX_US ? wait_us : PG_BACKOFF_MAX_US);
-        ob->failures++;
+        ob->retry_us = clock_boot_us() +
+                       retry_wait_us(PG_BACKOFF_US, PG_BACKOFF_MAX_US, ob->failures++);
         pg_outbox_drop(ob);
         return code;
 }

@@ -56,6 +56,7 @@ enum {
 #define PG_HELD_KEY_US (1 * SECOND)         /* what a caller of a held key is told to wait */
 #define PG_CONNECT_US (1 * SECOND)          /* one attempt; every third gets PG_CONNECT_SLOW_US */
 #define PG_CONNECT_SLOW_US (4 * SECOND)     /* TLS and a busy server far away */
+#define PG_BACKOFF_US (10 * MS)
 #define PG_BACKOFF_MAX_US (250 * MS)        /* works again within 1 s of the return (B10) */
 #define PG_BATCH_US (2500 * MS)             /* no answer for so long: the connection is given up */
 #define PG_GRACE_US (500 * MS)              /* past a deadline, for an answer on its way */
