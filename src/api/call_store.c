@@ -75,10 +75,11 @@ static semel_call_result mismatch(const semel_error *why, semel_error *err)
         return SEMEL_CALL_REJECTED;
 }
 
+/* The claim was not given; err: what the store said, becomes what that means for the call. */
 static semel_call_result not_ours(semel_call *call, semel_outcome outcome, semel_reply *kept,
-                                  semel_error *err)
+                                  struct semel_error *err)
 {
-        struct semel_error why = err ? *err : (struct semel_error){0};
+        const struct semel_error why = *err;
         semel_call_result result;
         switch (outcome) {
         case SEMEL_REPLAYED:
@@ -95,8 +96,7 @@ static semel_call_result not_ours(semel_call *call, semel_outcome outcome, semel
                               "another process has this call under way; nothing was sent: try again "
                               "in %d s",
                               why.retry_after_s);
-                if (err)
-                        err->retry_after_s = why.retry_after_s;
+                err->retry_after_s = why.retry_after_s;
                 return SEMEL_CALL_IN_FLIGHT;
         case SEMEL_MISMATCH:
                 return mismatch(&why, err);

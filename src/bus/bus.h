@@ -187,9 +187,6 @@ semel_code bus_consume(struct bus_consumer *c, int64_t timeout_us, struct bus_me
 /* Stop or go on delivering one partition; what was fetched but not delivered is not lost. */
 semel_code bus_consumer_pause(struct bus_consumer *c, const char *topic, int32_t partition,
                               bool paused, semel_error *err);
-/* Deliver this partition again from `offset`. */
-semel_code bus_consumer_seek(struct bus_consumer *c, const struct bus_partition *to,
-                             int64_t timeout_us, semel_error *err);
 
 /* Commit "the next offset to read" of these partitions and wait for the answer.  A generation that
  * is over is SEMEL_ERR_LOST: never fatal, the database's record covers it (O73). */

@@ -96,9 +96,9 @@ static semel_code set_all(rd_kafka_conf_t *conf, const struct bus_fixed *list, s
         return rc;
 }
 
-semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
-                        const struct bus_fixed *defaults, const struct bus_fixed *fixed,
-                        struct bus_client *client, rd_kafka_conf_t **ret, semel_error *err)
+semel_code bus_conf_new(const struct bus_config *config, const struct bus_fixed *defaults,
+                        const struct bus_fixed *fixed, struct bus_client *client,
+                        rd_kafka_conf_t **ret, semel_error *err)
 {
         const struct bus_fixed common[] = {
                 {"client.id", "semel"},
@@ -106,7 +106,6 @@ semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
                 {"reconnect.backoff.max.ms", "1000"}, /* 10 s is long after a broker's restart */
                 {NULL, NULL}};
         const struct bus_fixed brokers[] = {{"bootstrap.servers", config->brokers}, {NULL, NULL}};
-        (void)role;
         semel_code rc = bus_config_check(config, err);
         if (rc != SEMEL_OK)
                 return rc;
@@ -129,12 +128,11 @@ semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
         return SEMEL_OK;
 }
 
-semel_code bus_client_open(rd_kafka_conf_t *conf, enum bus_role role, rd_kafka_t **ret,
+semel_code bus_client_open(rd_kafka_conf_t *conf, rd_kafka_type_t type, rd_kafka_t **ret,
                            semel_error *err)
 {
         char why[256];
-        rd_kafka_t *rk = rd_kafka_new(role == BUS_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER,
-                                      conf, why, sizeof why);
+        rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof why);
         if (!rk) {
                 rd_kafka_conf_destroy(conf);
                 return err_set(err, SEMEL_ERR_ARGUMENT, "Kafka: %s", why);

@@ -18,8 +18,6 @@ struct bus_client {
         void *owner;                 /* the producer or consumer */
 };
 
-enum bus_role { BUS_PRODUCER, BUS_CONSUMER };
-
 /* One property of ours. */
 struct bus_fixed {
         const char *name, *value;
@@ -28,12 +26,12 @@ struct bus_fixed {
 /* The checked configuration with our own: `defaults` may be overridden by the user, `fixed` may
  * not.  The caller gives the result to rd_kafka_new or rd_kafka_conf_destroy.  `client` is filled
  * in and must live as long as the handle; bus_client_release() afterwards. */
-semel_code bus_conf_new(const struct bus_config *config, enum bus_role role,
-                        const struct bus_fixed *defaults, const struct bus_fixed *fixed,
-                        struct bus_client *client, rd_kafka_conf_t **ret, semel_error *err);
+semel_code bus_conf_new(const struct bus_config *config, const struct bus_fixed *defaults,
+                        const struct bus_fixed *fixed, struct bus_client *client,
+                        rd_kafka_conf_t **ret, semel_error *err);
 
 /* rd_kafka_new; takes conf in every case. */
-semel_code bus_client_open(rd_kafka_conf_t *conf, enum bus_role role, rd_kafka_t **ret,
+semel_code bus_client_open(rd_kafka_conf_t *conf, rd_kafka_type_t type, rd_kafka_t **ret,
                            semel_error *err);
 
 /* A line of our own, without secrets. */

@@ -131,7 +131,7 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
         if (!c)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
         rd_kafka_conf_t *conf;
-        semel_code rc = bus_conf_new(config, BUS_CONSUMER, defaults, fixed, &c->client, &conf, err);
+        semel_code rc = bus_conf_new(config, defaults, fixed, &c->client, &conf, err);
         if (rc != SEMEL_OK) {
                 free(c);
                 return rc;
@@ -141,7 +141,7 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
                 c->hooks = *hooks;
         rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
         rd_kafka_conf_set_error_cb(conf, on_error);
-        rc = bus_client_open(conf, BUS_CONSUMER, &c->rk, err);
+        rc = bus_client_open(conf, RD_KAFKA_CONSUMER, &c->rk, err);
         if (rc == SEMEL_OK) {
                 (void)rd_kafka_poll_set_consumer(c->rk);
                 rc = subscribe(c, topics, topic_count, err);
@@ -355,21 +355,6 @@ semel_code bus_consumer_pause(struct bus_consumer *c, const char *topic, int32_t
         if (e)
                 return err_set(err, bus_code_of(e), "partition %s/%d cannot be %s: %s", topic,
                                (int)partition, paused ? "paused" : "resumed", rd_kafka_err2str(e));
-        return SEMEL_OK;
-}
-
-semel_code bus_consumer_seek(struct bus_consumer *c, const struct bus_partition *to,
-                             int64_t timeout_us, semel_error *err)
-{
-        rd_kafka_topic_partition_list_t *list = list_of(to, 1);
-        rd_kafka_error_t *error = rd_kafka_seek_partitions(c->rk, list, bus_ms(timeout_us));
-        rd_kafka_resp_err_t e = error ? rd_kafka_error_code(error) : first_error(list);
-        if (error)
-                rd_kafka_error_destroy(error);
-        rd_kafka_topic_partition_list_destroy(list);
-        if (e)
-                return err_set(err, bus_code_of(e), "partition %s/%d cannot be read again from %lld: %s",
-                               to->topic, (int)to->partition, (long long)to->offset, rd_kafka_err2str(e));
         return SEMEL_OK;
 }
 

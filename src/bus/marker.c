@@ -203,10 +203,10 @@ semel_code bus_marker_read(const struct bus_config *config, const char *topic, s
         rd_kafka_conf_t *conf;
         rd_kafka_topic_t *rkt = NULL;
         struct reading r = {.topic = topic, .key = key, .end = -1, .value = value};
-        semel_code rc = bus_conf_new(config, BUS_CONSUMER, defaults, fixed, &client, &conf, err);
+        semel_code rc = bus_conf_new(config, defaults, fixed, &client, &conf, err);
         if (rc != SEMEL_OK)
                 return rc;
-        rc = bus_client_open(conf, BUS_CONSUMER, &r.rk, err);
+        rc = bus_client_open(conf, RD_KAFKA_CONSUMER, &r.rk, err);
         if (rc != SEMEL_OK)
                 goto out;
         (void)rd_kafka_poll_set_consumer(r.rk);

@@ -104,10 +104,10 @@ semel_code bus_is_mock(const struct bus_config *config, int64_t timeout_us, bool
         struct bus_client client = {0};
         rd_kafka_conf_t *conf;
         rd_kafka_t *rk;
-        semel_code rc = bus_conf_new(config, BUS_PRODUCER, NULL, NULL, &client, &conf, err);
+        semel_code rc = bus_conf_new(config, NULL, NULL, &client, &conf, err);
         if (rc != SEMEL_OK)
                 return rc;
-        rc = bus_client_open(conf, BUS_PRODUCER, &rk, err);
+        rc = bus_client_open(conf, RD_KAFKA_PRODUCER, &rk, err);
         if (rc != SEMEL_OK) {
                 bus_client_release(&client);
                 return rc;

@@ -117,7 +117,7 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
         if (!p)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "out of memory");
         rd_kafka_conf_t *conf;
-        semel_code rc = bus_conf_new(config, BUS_PRODUCER, defaults, fixed, &p->client, &conf, err);
+        semel_code rc = bus_conf_new(config, defaults, fixed, &p->client, &conf, err);
         if (rc != SEMEL_OK) {
                 free(p);
                 return rc;
@@ -127,7 +127,7 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
         p->on_report = on_report;
         p->arg = arg;
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-        rc = bus_client_open(conf, BUS_PRODUCER, &p->rk, err);
+        rc = bus_client_open(conf, RD_KAFKA_PRODUCER, &p->rk, err);
         if (rc != SEMEL_OK) {
                 bus_client_release(&p->client);
                 free(p);

@@ -79,7 +79,8 @@ static void from_end(struct worker *w, const struct inbox_result *ret, struct do
                 break;
         case INBOX_FAILED:
                 count(c, COUNT_FAILED, 1);
-                d->outcome = ret->failed_at == SIZE_MAX ? INBOX_COMMIT_FAILED : INBOX_EVENT_FAILED;
+                d->outcome = ret->failed_at == INBOX_AT_COMMIT ? INBOX_COMMIT_FAILED
+                                                               : INBOX_EVENT_FAILED;
                 d->at = ret->failed_at;
                 break;
         case INBOX_AGAIN:
@@ -177,9 +178,6 @@ static void apply(struct worker *w, size_t n, bool counted, struct done *d)
         w->inbox->vt->apply(w->inbox, w->events, n, &c->config.handler, counted,
                             clock_boot_us() + CONSUME_APPLY_US, &ret);
         from_end(w, &ret, d);
-        if (ret.end == INBOX_FAILED && ret.failed_at == n) {
-                d->outcome = INBOX_COMMIT_FAILED;
-        }
         if (ret.end != INBOX_DONE)
                 return;
         d->n = n;

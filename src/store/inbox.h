@@ -58,9 +58,11 @@ enum inbox_end {
         INBOX_STOP,   /* schema, access: only people can help; err says how */
 };
 
+#define INBOX_AT_COMMIT SIZE_MAX /* nobody knows whose fault it is */
+
 struct inbox_result {
         enum inbox_end end;
-        size_t failed_at; /* FAILED: the index; n: at the COMMIT, nobody knows whose fault */
+        size_t failed_at; /* FAILED: the index, or INBOX_AT_COMMIT */
         size_t processed, duplicates, alarms; /* DONE */
         semel_error err; /* not DONE: why */
 };

@@ -448,7 +448,7 @@ static void handle_and_commit(struct pg_inbox *in, const struct inbox_event *eve
                 return;
         }
         ret->end = pg_inbox_end_of_handler(in, ret->err.sqlstate);
-        ret->failed_at = n;
+        ret->failed_at = INBOX_AT_COMMIT;
         good -= sent_alarms;
         for (size_t i = 0; i < n && handler->sql; i++) {
                 if (in->first[i] && handled++ == good) {

@@ -184,7 +184,7 @@ void sqlite_inbox_end(struct sqlite_inbox *in, struct inbox_result *ret)
         }
         if (rc != SQLITE_OK) {
                 ret->end = sqlite_inbox_end_of(session_error(&in->ses, &ret->err), INBOX_FAILED);
-                ret->failed_at = SIZE_MAX;
+                ret->failed_at = INBOX_AT_COMMIT;
                 if (committing && (rc & 0xff) == SQLITE_IOERR)
                         ret->end = INBOX_BROKE; /* nobody knows: doing it again is safe */
         }
@@ -389,8 +389,6 @@ static void apply(struct inbox_session *s, const struct inbox_event *events, siz
             sqlite_inbox_run(in, named(in, INBOX_SQL_UNCOUNT, &events[0])) != SQLITE_OK)
                 sqlite_inbox_failed(in, ret);
         sqlite_inbox_end(in, ret);
-        if (ret->end == INBOX_FAILED && ret->failed_at == SIZE_MAX)
-                ret->failed_at = n;
         if (ret->end != INBOX_DONE)
                 ret->processed = ret->duplicates = ret->alarms = 0;
 }
