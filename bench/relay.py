@@ -234,7 +234,7 @@ def part_latency(report, bench, seconds):
     db, topic = bench.database(), bench.topic()
     dsn = bench.server.dsn(db)
     turns = {'bare': [], 'listen': [], 'poll': []}
-    cpu = {}
+    cpu = {'listen': [], 'poll': []}
     for _ in range(ROUNDS):
         turns['bare'].append(bench.rate('latency', dsn, bench.kafka.bootstrap, topic, RATE, seconds, 'bare'))
         bench.clear(db)
@@ -245,14 +245,14 @@ def part_latency(report, bench, seconds):
             wait_published([r], 100)
             before = r.cpu()
             turns[how].append(bench.rate('latency', dsn, bench.kafka.bootstrap, topic, RATE, seconds, 'relay'))
-            cpu[how] = (r.cpu() - before) / seconds
+            cpu[how].append((r.cpu() - before) / seconds)
             r.stop()
     report.say(f'Latency at {RATE} rows/s, ms (load {load():.1f})')
     report.say(f'  {"":<36} {"from COMMIT asked":>18} {"from its answer":>18}')
     m = {}
     for k, name in (('bare', 'commit, then produce'), ('listen', 'relay, LISTEN'), ('poll', 'relay, polling')):
         m[k] = {f: statistics.median(t[f] for t in turns[k]) for f in turns[k][0] if f != 'rows'}
-        note = f'{100 * cpu[k]:.0f}% of a CPU' if k in cpu else ''
+        note = f'{100 * statistics.median(cpu[k]):.0f}% of a CPU' if k in cpu else ''
         report.say(f'  {name:<36} {m[k]["asked_p50_ms"]:>8.2f} {m[k]["asked_p99_ms"]:>9.2f} '
                    f'{m[k]["committed_p50_ms"]:>8.2f} {m[k]["committed_p99_ms"]:>9.2f}  {note}')
     report.bar('2 * bare p50 / LISTEN\'s', 2 * m['bare']['asked_p50_ms'] / m['listen']['asked_p50_ms'], 1)
