@@ -14,7 +14,7 @@ from support.binaries import FULL
 from support.gateway import Gateway
 from support.upstream import Forever
 from support.wait import wait_until
-from support.wire import connect, fds, read_all, read_until, rss_kib, sanitized
+from support.wire import connect, fds, read_all, read_until, sanitized
 
 
 CROWD = '''
@@ -40,12 +40,12 @@ def test_idle_connections_by_the_thousand(start_gateway, procs):
     """The client is a process of its own; the gateway starts with a low soft limit and raises it."""
     count = 10000 if FULL else 2000
     gateway = start_gateway(prefix=('prlimit', '--nofile=256:15000', '--'))
-    rss = rss_kib(gateway)
+    rss = gateway.process.rss_kib()
     crowd = procs.start([sys.executable, '-c', CROWD, str(gateway.port), str(count)],
                         stdin=subprocess.PIPE)
     crowd.wait_log('connected', timeout=60)
     wait_until(lambda: gateway.metric('semel_gateway_connections') == count)
-    per_connection = (rss_kib(gateway) - rss) * 1024 / count
+    per_connection = (gateway.process.rss_kib() - rss) * 1024 / count
     assert sanitized(gateway) or per_connection < 4096, f'{per_connection:.0f} bytes for an idle connection'
     assert gateway.post('k').status == 201
     crowd.stdin.write(b'go\n')
@@ -159,13 +159,13 @@ def test_a_hundred_endless_bodies_stay_within_the_budget(start_gateway, procs, u
     gateway = start_gateway('--upstream-timeout', '1s', config=f'buffered_bytes_max: {budget}MiB\n')
     if key:
         gateway.post('warm')
-    rss, before = rss_kib(gateway), fds(gateway)
+    rss, before = gateway.process.rss_kib(), fds(gateway)
     attack = procs.start([sys.executable, '-c', ENDLESS, str(gateway.port), '100', '3', key])
     attack.wait_log('at it')
     highest = 0
     served = 0
     while attack.alive():
-        highest = max(highest, rss_kib(gateway))
+        highest = max(highest, gateway.process.rss_kib())
         if key:
             reply = gateway.post(f'other-{served}')
             assert reply.status in (201, 503), reply
@@ -212,7 +212,7 @@ def test_memory_is_flat_over_many_requests(start_gateway, procs):
         ps = [procs.start([sys.executable, '-c', LOAD, str(gateway.port), str(each // 2),
                            str(first), '250']) for first in (first, first + 250)]
         assert [p.wait(300) for p in ps] == [0, 0], [p.logs() for p in ps]
-        return rss_kib(gateway)
+        return gateway.process.rss_kib()
     warm, open_fds = load(0), fds(gateway)
     after = [load(0) for _ in range(rounds)]
     assert sanitized(gateway) or after[-1] < warm * 1.10 + 512, (warm, after)

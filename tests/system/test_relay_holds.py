@@ -192,13 +192,13 @@ def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url
     outbox.fill(topic, 2000)
     outbox.wait_empty()
     assert relay.ready()
-    before = rss_mb(relay)
+    before = relay.p.rss_kib() / 1024
     kafka_own.kill()
     written, peak, end = 2000, 0, time.monotonic() + DOWN_S
     while time.monotonic() < end:
         outbox.fill(topic, 1000, keys=20)
         written += 1000
-        peak = max(peak, rss_mb(relay))
+        peak = max(peak, relay.p.rss_kib() / 1024)
         goes_by(0.1)
     wait_until(lambda: not relay.ready(), 20, '/readyz says so')
     assert outbox.count() >= written - 2000, 'the fault struck no unfinished work'
@@ -211,11 +211,6 @@ def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url
     assert relay.rows('dead') == 0
     drained(relay)
     assert len({m[4][0][1] for m in kafka_own.consume_all(topic)}) == written
-
-
-def rss_mb(relay):
-    with open(f'/proc/{relay.p.popen.pid}/status', encoding='ascii') as f:
-        return next(int(line.split()[1]) for line in f if line.startswith('VmRSS:')) / 1024
 
 
 def test_o35_an_unknown_topic_while_the_broker_restarts_kills_nothing(outbox, procs, build, pg_store_url,

@@ -94,6 +94,10 @@ class Process:
                                  f'{self.logs()}')
         return got
 
+    def rss_kib(self):
+        status = pathlib.Path(f'/proc/{self.pid}/status').read_text()
+        return int(re.search(r'VmRSS:\s+(\d+)', status).group(1))
+
     # -- acting ----------------------------------------------------------------------------
     def send(self, sig):
         """A signal to the process itself, not to its children."""

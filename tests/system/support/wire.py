@@ -32,11 +32,6 @@ def statuses(raw):
     return [int(x) for x in re.findall(rb'HTTP/1\.1 (\d\d\d) ', raw)]
 
 
-def rss_kib(gateway):
-    status = open(f'/proc/{gateway.process.pid}/status').read()
-    return int(re.search(r'VmRSS:\s+(\d+)', status).group(1))
-
-
 def sanitized(gateway):
     """Its allocator keeps what was freed for a while: sizes say nothing."""
     maps = open(f'/proc/{gateway.process.pid}/maps').read()
