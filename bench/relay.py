@@ -365,10 +365,12 @@ class Busy:
         self.thread = threading.Thread(target=self.look)
 
     def look(self):
-        with self.server.connect('postgres') as c, c.cursor() as cur:
+        conn = self.server.connect('postgres')  # no `with`: one transaction would see one moment only
+        with conn.cursor() as cur:
             while not self.ending.wait(0.05):
                 cur.execute(AT_WORK, (self.db,))
                 self.seen.append(cur.fetchone()[0])
+        conn.close()
 
     def __enter__(self):
         self.begun, self.cpu, self.idle = time.monotonic(), family_s(self.server.popen.pid), idle_s()

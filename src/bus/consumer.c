@@ -112,8 +112,10 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
                 {"session.timeout.ms", "6000"}, /* 45 s, the default, is a long pause after a crash */
                 {"heartbeat.interval.ms", "2000"},
                 {"topic.metadata.refresh.interval.ms", "5000"}, /* how soon a new topic is noticed */
-                {"queued.min.messages", "10000"},
-                {"queued.max.messages.kbytes", "16384"},
+                /* Of all partitions together.  Past either, librdkafka 2.0 looks again only a second
+                 * later: one answer (1 MB of each partition) must stay below both. */
+                {"queued.min.messages", "100000"},
+                {"queued.max.messages.kbytes", "32768"},
                 {"fetch.wait.max.ms", "100"},
                 {NULL, NULL}};
         const struct bus_fixed fixed[] = {{"group.id", group},
