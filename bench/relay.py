@@ -265,7 +265,7 @@ def explain(bench, db, slots):
     with bench.server.connect(db) as c, c.cursor() as cur:
         cur.execute('PREPARE f (smallint[], integer[], text[], bigint) AS ' + text)
         cur.execute('SET plan_cache_mode = force_generic_plan')
-        array = f"'{{{','.join(map(str, slots))}}}', '{{{','.join('5000' for _ in slots)}}}', '{{}}', 8388608"
+        array = f"'{{{','.join(map(str, slots))}}}', '{{{','.join('5000' for _ in slots)}}}', '{{}}', 1677"
         for _ in range(2):  # the second time without hint bits to set, nor caches of the session to fill
             cur.execute(f'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE f ({array})')
             plan = cur.fetchone()[0][0]['Plan']

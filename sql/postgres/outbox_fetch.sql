@@ -4,25 +4,26 @@
 -- without a key never wait.  NOT IN is a hash made once: 4,096 keys cost no more than one.
 -- A slot is asked for as a range, and held is a column: only the index that is meant can serve them,
 -- whatever the table's statistics say (O44).
--- $1 slots, $2 most rows of each, $3 blocked keys, $4 bytes: stop at about so many.
-SELECT r.slot, r.id, r.attempts, r.created_at, clock_timestamp(), r.event_id, r.topic, r.key,
-  r.payload, r.headers, r.partition, r.traceparent
-FROM (SELECT r.*, sum(r.bytes) OVER (ROWS UNBOUNDED PRECEDING) - r.bytes AS bytes_before
-      FROM unnest($1::smallint[], $2::integer[]) AS q (slot, quota)
-      CROSS JOIN LATERAL (
-        SELECT o.slot AS slot, o.id AS id, o.attempts AS attempts, o.created_at AS created_at,
-          o.event_id AS event_id, o.topic AS topic, o.key AS key, o.payload AS payload,
-          o.headers AS headers, o.partition AS partition, o.traceparent AS traceparent,
-          coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
-            + coalesce(pg_column_size(o.headers), 0) AS bytes
-        FROM semel.outbox o
-        WHERE o.slot >= q.slot AND o.slot <= q.slot AND o.status = 'PENDING'
-          AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
-          AND (o.key IS NULL OR o.key NOT IN (
-            SELECT unnest($3::text[])
-            UNION ALL
-            SELECT o.key FROM semel.outbox o
-            WHERE o.held AND o.slot = ANY ($1) AND o.key IS NOT NULL
-              AND (o.status = 'PUBLISHING' OR o.next_attempt_at > clock_timestamp())))
-        ORDER BY o.slot, o.id LIMIT q.quota) r) r
-WHERE r.bytes_before < $4::bigint
+-- Rows of more bytes than their part of a batch come without them, in slot -1: the batch is asked for
+-- again by outbox_fetch_bytes.sql then.  A running sum costs as much as reading the rows does.
+-- $1 slots, $2 most rows of each, $3 blocked keys, $4 a row's part of the bytes.
+SELECT CASE WHEN r.small THEN r.slot ELSE -1 END, r.id, r.attempts, r.created_at, r.event_id, r.topic,
+  CASE WHEN r.small THEN r.key END, CASE WHEN r.small THEN r.payload END,
+  CASE WHEN r.small THEN r.headers END, r.partition, r.traceparent
+FROM unnest($1::smallint[], $2::integer[]) AS q (slot, quota)
+CROSS JOIN LATERAL (
+  SELECT o.slot AS slot, o.id AS id, o.attempts AS attempts, o.created_at AS created_at,
+    o.event_id AS event_id, o.topic AS topic, o.key AS key, o.payload AS payload,
+    o.headers AS headers, o.partition AS partition, o.traceparent AS traceparent,
+    coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
+      + coalesce(pg_column_size(o.headers), 0) <= $4::bigint AS small
+  FROM semel.outbox o
+  WHERE o.slot >= q.slot AND o.slot <= q.slot AND o.status = 'PENDING'
+    AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
+    AND (o.key IS NULL OR o.key NOT IN (
+      SELECT unnest($3::text[])
+      UNION ALL
+      SELECT o.key FROM semel.outbox o
+      WHERE o.held AND o.slot = ANY ($1) AND o.key IS NOT NULL
+        AND (o.status = 'PUBLISHING' OR o.next_attempt_at > clock_timestamp())))
+  ORDER BY o.slot, o.id LIMIT q.quota) r

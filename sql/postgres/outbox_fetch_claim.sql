@@ -35,5 +35,5 @@ picked AS MATERIALIZED (
 UPDATE semel.outbox o
 SET status = 'PUBLISHING', locked_at = clock_timestamp()
 WHERE o.ctid = ANY (ARRAY(SELECT p.place FROM picked p)) AND o.status || '' = 'PENDING'
-RETURNING o.slot, o.id, o.attempts, o.created_at, clock_timestamp(), o.event_id, o.topic, o.key,
-  o.payload, o.headers, o.partition, o.traceparent
+RETURNING o.slot, o.id, o.attempts, o.created_at, o.event_id, o.topic, o.key, o.payload, o.headers,
+  o.partition, o.traceparent

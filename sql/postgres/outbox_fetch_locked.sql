@@ -6,8 +6,8 @@
 -- A slot is asked for as a range, and held is a column: only the index that is meant can serve them,
 -- whatever the table's statistics say (O44).
 -- $1 slots, $2 most rows of each, $3 blocked keys, $4 bytes: stop at about so many.
-SELECT r.slot, r.id, r.attempts, r.created_at, clock_timestamp(), r.event_id, r.topic, r.key,
-  r.payload, r.headers, r.partition, r.traceparent
+SELECT r.slot, r.id, r.attempts, r.created_at, r.event_id, r.topic, r.key, r.payload, r.headers,
+  r.partition, r.traceparent
 FROM (SELECT r.*, sum(r.bytes) OVER (ROWS UNBOUNDED PRECEDING) - r.bytes AS bytes_before
       FROM unnest($1::smallint[], $2::integer[]) AS q (slot, quota)
       CROSS JOIN LATERAL (

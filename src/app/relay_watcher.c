@@ -103,13 +103,15 @@ static void listen_once(struct watcher *w)
 static void look(struct watcher *w)
 {
         const struct relay_config *c = w->r->config;
+        int64_t begun_us = clock_boot_us();
         int came = peek(w);
         if (came > 0)
                 w->pause_us = c->poll_min_us;
         else if (came < 0)
                 w->pause_us = 250 * MS;
         else
-                w->pause_us = 2 * w->pause_us < c->poll_max_us ? 2 * w->pause_us : c->poll_max_us;
+                w->pause_us = outbox_look_pause_us(w->pause_us, c->poll_max_us,
+                                                   clock_boot_us() - begun_us);
         w->next_peek_us = clock_boot_us() + (w->listening ? LISTEN_PEEK_US : w->pause_us);
 }
 

@@ -11,6 +11,8 @@
 /* A slot that had little keeps this much room: it is looked at in each batch all the same. */
 enum { DEMAND_MIN = 64 };
 
+#define LOOK_PAUSE_MAX_US INT64_C(1000000) /* a second */
+
 /* -- shares ---------------------------------------------------------------------------------- */
 
 uint32_t outbox_group_mask(int group)
@@ -178,4 +180,13 @@ int64_t outbox_retry_wait_us(int64_t min_us, int64_t max_us, int32_t attempts, u
 {
         int64_t most = retry_wait_us(min_us, max_us, (unsigned)attempts);
         return most <= 0 ? 0 : (int64_t)(chance % ((uint64_t)most + 1));
+}
+
+/* -- looking for rows -------------------------------------------------------------------------------- */
+
+int64_t outbox_look_pause_us(int64_t pause_us, int64_t max_us, int64_t took_us)
+{
+        int64_t next_us = pause_us < max_us / 2 ? 2 * pause_us : max_us;
+        int64_t share_us = took_us < LOOK_PAUSE_MAX_US / 9 ? 9 * took_us : LOOK_PAUSE_MAX_US;
+        return next_us > share_us ? next_us : share_us;
 }

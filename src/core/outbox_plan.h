@@ -78,6 +78,13 @@ static inline struct span blocked_keys_key(const struct blocked_keys *set, size_
 /* Full jitter: anything up to min * 2^attempts, at most max. */
 int64_t outbox_retry_wait_us(int64_t min_us, int64_t max_us, int32_t attempts, uint64_t chance);
 
+/* -- looking for rows ---------------------------------------------------------------------------- */
+
+/* The pause after a look that found nothing: twice the last one, at most max; and so long that looking
+ * takes a tenth of the time, up to a second: while a large transaction is open, each look walks over all
+ * its rows and sees none of them. */
+int64_t outbox_look_pause_us(int64_t pause_us, int64_t max_us, int64_t took_us);
+
 /* -- a wave: the rows of one batch on their way to the broker ----------------------------------------
  *
  *     wave_begin(w, keys, n, strict);

@@ -465,11 +465,13 @@ static void a_mark_does_what_its_verdict_says(void **state)
 static void c1_a_mark_after_the_slot_was_lost_changes_nothing(void **state)
 {
         (void)state;
-        int64_t id = add("k", "1");
+        int64_t id = add("k", "1"), tried = add("k", "2");
+        target->force(target->arg, tried, OUTBOX_PENDING, 2, 0, 0);
         take(a, &me_a, OUTBOX_OWNED, ALL);
         struct outbox_view old = view;
         struct outbox_rows rows = fetch(a, (struct ask){0});
-        struct outbox_mark done = mark_of(&rows.row[0], OUTBOX_DONE);
+        struct outbox_mark done = mark_of(find(&rows, id), OUTBOX_DONE);
+        struct outbox_mark done_too = mark_of(find(&rows, tried), OUTBOX_DONE);
         outbox_rows_release(&rows);
         target->expire_leases(target->arg);
         take(b, &me_b, OUTBOX_OWNED, 1u << slot_of_key("k"));
@@ -479,6 +481,9 @@ static void c1_a_mark_after_the_slot_was_lost_changes_nothing(void **state)
         assert_int_equal(m.lost_mask, 1u << slot_of_key("k"));
         assert_int_equal(m.changed, 0);
         is_state(id, OUTBOX_PENDING, 0);
+        m = mark(a, OUTBOX_OWNED, false, &old, &done_too, 1);
+        assert_int_equal(m.marked, 0);
+        is_state(tried, OUTBOX_PENDING, 2);
         done.verdict = OUTBOX_BURY;
         (void)mark(a, OUTBOX_OWNED, true, &old, &done, 1);
         is_state(id, OUTBOX_PENDING, 0);
@@ -510,6 +515,25 @@ static void c1_a_mark_of_a_row_that_changed_says_so(void **state)
         assert_int_equal(m.changed, 1);
         m = mark(a, OUTBOX_OWNED, false, &view, marks + 1, 1); /* asked again: idempotent */
         assert_int_equal(m.marked, 0);
+}
+
+static void c1_a_mark_of_a_row_that_was_tried_goes_by_its_attempts(void **state)
+{
+        (void)state;
+        int64_t one = add("k", "1"), two = add("l", "2");
+        target->force(target->arg, one, OUTBOX_PENDING, 3, 0, 0);
+        target->force(target->arg, two, OUTBOX_PENDING, 2, 0, 0);
+        take(a, &me_a, OUTBOX_OWNED, ALL);
+        struct outbox_rows rows = fetch(a, (struct ask){0});
+        struct outbox_mark marks[2] = {mark_of(find(&rows, one), OUTBOX_DONE),
+                                       mark_of(find(&rows, two), OUTBOX_DONE)};
+        outbox_rows_release(&rows);
+        target->force(target->arg, two, OUTBOX_PENDING, 5, 0, 0);
+        struct outbox_marked m = mark(a, OUTBOX_OWNED, false, &view, marks, 2);
+        assert_int_equal(m.marked, 1);
+        assert_int_equal(m.changed, 1);
+        is_state(one, -1, 0);
+        is_state(two, OUTBOX_PENDING, 5);
 }
 
 static void a_reason_that_is_no_text_is_no_reason_to_fail(void **state)
@@ -856,6 +880,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(a_mark_does_what_its_verdict_says),
                 N(c1_a_mark_after_the_slot_was_lost_changes_nothing, MANY_RELAYS),
                 T(c1_a_mark_of_a_row_that_changed_says_so),
+                T(c1_a_mark_of_a_row_that_was_tried_goes_by_its_attempts),
                 T(a_reason_that_is_no_text_is_no_reason_to_fail),
                 N(single_publishes_inside_one_transaction, ALL_MODES),
                 N(c6_a_new_owner_waits_for_rows_that_a_paused_one_holds, MANY_RELAYS | ALL_MODES),

@@ -440,24 +440,29 @@ static int64_t buffers_of(const char *explained)
 static void o44_o45_a_fetch_reads_few_pages_beside_a_long_history(void **state)
 {
         (void)state;
-        static const char explain[] =
+        static const char *const explain[] = {
                 "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE f ("
-                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 8000000)";
+                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 2000)",
+                "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE by_bytes ("
+                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 8000000)"};
         db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
                     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
                     "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan");
         db_exec(db, "PREPARE f AS %s", sql_postgres_outbox_fetch);
-        (void)buffers_of(explain);
+        db_exec(db, "PREPARE by_bytes AS %s", sql_postgres_outbox_fetch_bytes);
+        for (int i = 0; i < 2; i++)
+                (void)buffers_of(explain[i]);
         db_exec(db, "INSERT INTO semel.outbox (topic, key, payload, status, published_at) SELECT 't', "
                     "'k' || i, 'x', 'PUBLISHED', clock_timestamp() FROM generate_series(1, 30000) i");
         db_exec(db, "INSERT INTO semel.outbox (topic, key, payload) SELECT 't', 'k' || i, "
                     "repeat('x', 400)::bytea FROM generate_series(1, 100) i");
-        int64_t hit = buffers_of(explain);
-        print_message("   %lld buffers\n", (long long)hit);
-        assert_in_range(hit, 1, 49);
-        db_exec(db, "ANALYZE semel.outbox");
-        hit = buffers_of(explain);
-        assert_in_range(hit, 1, 49);
+        for (int i = 0; i < 4; i++) {
+                if (i == 2)
+                        db_exec(db, "ANALYZE semel.outbox");
+                int64_t hit = buffers_of(explain[i % 2]);
+                print_message("   %lld buffers\n", (long long)hit);
+                assert_in_range(hit, 1, 49);
+        }
 }
 
 /* The marks, and two-phase's fetch and mark: planned while the table was thought to be empty, they walk no
@@ -469,7 +474,7 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                 const char *name, *sql, *args;
                 int uses;
         } statements[] = {
-                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', '{}', '{}', 'PENDING'", 1},
+                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', '{}', '{}', 'PENDING'", 2},
                 {"changed", sql_postgres_outbox_mark_update,
                  "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
                 {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},

@@ -123,6 +123,16 @@ static void every_slot_comes_first_in_turn(void **state)
         assert_int_equal(first, 1U << 2 | 1U << 5 | 1U << 11);
 }
 
+static void looks_that_take_long_come_seldom(void **state)
+{
+        (void)state;
+        assert_int_equal(outbox_look_pause_us(5000, 60000, 100), 10000);
+        assert_int_equal(outbox_look_pause_us(40000, 60000, 100), 60000);
+        assert_int_equal(outbox_look_pause_us(60000, 60000, 20000), 180000);
+        assert_int_equal(outbox_look_pause_us(180000, 60000, 100), 60000); /* and are forgotten */
+        assert_int_equal(outbox_look_pause_us(60000, 60000, INT64_MAX), 1000000);
+}
+
 /* -- blocked keys ------------------------------------------------------------------------------ */
 
 static void c5_blocked_keys_are_kept_until_due(void **state)
@@ -272,6 +282,7 @@ int main(void)
                 cmocka_unit_test(c8_a_group_is_taken_whole_or_not_at_all),
                 cmocka_unit_test(slots_with_much_get_what_empty_ones_leave),
                 cmocka_unit_test(every_slot_comes_first_in_turn),
+                cmocka_unit_test(looks_that_take_long_come_seldom),
                 cmocka_unit_test(c5_blocked_keys_are_kept_until_due),
                 cmocka_unit_test(c5_without_room_the_slot_is_not_read),
                 cmocka_unit_test(waits_double_and_are_jittered),

@@ -18,7 +18,6 @@ enum {
         COL_ID,
         COL_ATTEMPTS,
         COL_CREATED_AT,
-        COL_NOW,
         COL_EVENT_ID,
         COL_TOPIC,
         COL_KEY,
@@ -27,6 +26,13 @@ enum {
         COL_PARTITION,
         COL_TRACEPARENT,
 };
+
+enum { SLOT_TOO_LARGE = -1 }; /* outbox_fetch.sql: a row whose bytes did not come */
+
+/* Where a row is large, the next ones are likely to be: so many batches are read by bytes at once. */
+enum { EXACT_FETCHES = 16 };
+
+#define CLOCK_FRESH_US (1 * SECOND)
 
 /* What the rows of one fetch point into. */
 struct held {
@@ -125,7 +131,7 @@ static void sort_rows(const struct outbox_fetch *in, bool by_time, struct outbox
 }
 
 /* Takes the result. */
-static semel_code decode(const struct outbox_fetch *in, bool by_time, PGresult *res,
+static semel_code decode(const struct outbox_fetch *in, const struct pg_outbox *ob, PGresult *res,
                          struct outbox_rows *ret_rows, semel_error *err)
 {
         int n = PQntuples(res);
@@ -155,19 +161,19 @@ static semel_code decode(const struct outbox_fetch *in, bool by_time, PGresult *
                 held_release(held);
                 return code;
         }
-        sort_rows(in, by_time, held->rows, held->n);
+        sort_rows(in, ob->unordered, held->rows, held->n);
         *ret_rows = (struct outbox_rows){
                 .row = held->rows,
                 .n = held->n,
                 .bytes = bytes,
-                .now_us = pg_result_time_us(res, 0, COL_NOW),
+                .now_us = clock_boot_us() + ob->clock_ahead_us,
                 .driver = held,
                 .release = held_release,
         };
         return SEMEL_OK;
 }
 
-static void fetch_params(const struct outbox_fetch *in, struct params *p)
+static void fetch_params(const struct outbox_fetch *in, size_t bytes_max, struct params *p)
 {
         bool claims = in->mode == OUTBOX_TWO_PHASE;
         pg_params_clear(p, claims ? 5 : 4);
@@ -185,38 +191,90 @@ static void fetch_params(const struct outbox_fetch *in, struct params *p)
         }
         for (size_t i = 0; i < in->blocked_count; i++)
                 pg_params_bytea(p, 2, in->blocked[i]);
-        pg_params_int(p, 3, in->bytes_max > 0 ? (int64_t)in->bytes_max : 1);
+        pg_params_int(p, 3, (int64_t)bytes_max);
+}
+
+/* One statement; in mode single BEGIN is in front of it; once a second the calendar is asked for. */
+static semel_code run_fetch(struct pg_outbox *ob, const struct outbox_fetch *in,
+                            enum outbox_query query, size_t bytes_max, int64_t deadline_us,
+                            PGresult **ret, semel_error *err)
+{
+        struct pg_step steps[3];
+        PGresult *res[3] = {NULL, NULL, NULL};
+        size_t n = 0, rows, clock;
+        fetch_params(in, bytes_max, &ob->params[0]);
+        if (in->mode == OUTBOX_SINGLE)
+                steps[n++] = (struct pg_step){.query = OQ_BEGIN};
+        rows = n;
+        steps[n++] = (struct pg_step){.query = query, .params = &ob->params[0]};
+        clock = n;
+        if (ob->clock_us == 0 || clock_boot_us() - ob->clock_us > CLOCK_FRESH_US)
+                steps[n++] = (struct pg_step){.query = OQ_CLOCK};
+        semel_code code = pg_outbox_run(ob, steps, n, query == OQ_FETCH_CLAIM, deadline_us, res, err);
+        if (code == SEMEL_OK && clock < n) {
+                ob->clock_us = clock_boot_us();
+                ob->clock_ahead_us = pg_result_time_us(res[clock], 0, 0) - ob->clock_us;
+        }
+        for (size_t i = 0; i < n; i++)
+                if (i != rows)
+                        PQclear(res[i]);
+        *ret = res[rows];
+        return code;
+}
+
+static bool has_large_row(const PGresult *res)
+{
+        for (int i = 0; i < PQntuples(res); i++)
+                if (pg_result_int(res, i, COL_SLOT) == SLOT_TOO_LARGE)
+                        return true;
+        return false;
+}
+
+/* Small rows cannot exceed the batch's bytes together, so nobody has to add them up. */
+static semel_code fetch_quickly(struct pg_outbox *ob, const struct outbox_fetch *in,
+                                int64_t deadline_us, PGresult **ret, semel_error *err)
+{
+        size_t rows_max = 0, bytes_max = in->bytes_max > 0 ? in->bytes_max : 1;
+        PGresult *res = NULL;
+        for (size_t i = 0; i < in->quota_count; i++)
+                rows_max += (size_t)in->quotas[i].rows_max;
+        if (ob->exact_left == 0) {
+                semel_code code = run_fetch(ob, in, OQ_FETCH, bytes_max / (rows_max ? rows_max : 1),
+                                            deadline_us, &res, err);
+                if (code != SEMEL_OK || !has_large_row(res)) {
+                        *ret = res;
+                        return code;
+                }
+                PQclear(res);
+                ob->exact_left = EXACT_FETCHES;
+        }
+        ob->exact_left--;
+        return run_fetch(ob, in, OQ_FETCH_BYTES, bytes_max, deadline_us, ret, err);
 }
 
 static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *in,
                            int64_t deadline_us, struct outbox_rows *ret_rows, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
-        PGresult *res[2] = {NULL, NULL};
+        PGresult *res = NULL;
         if (ob->in_tx)
                 s->vt->abandon(s);
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        fetch_params(in, &ob->params[0]);
-        if (in->mode == OUTBOX_SINGLE) {
-                const struct pg_step steps[] = {
-                        {.query = OQ_BEGIN},
-                        {.query = OQ_FETCH_LOCKED, .params = &ob->params[0]},
-                };
-                code = pg_outbox_run(ob, steps, 2, false, deadline_us, res, err);
-                PQclear(res[0]);
-                ob->in_tx = code == SEMEL_OK;
-                if (code != SEMEL_OK)
+        if (in->mode == OUTBOX_SINGLE || in->mode == OUTBOX_TWO_PHASE) {
+                enum outbox_query query = in->mode == OUTBOX_SINGLE ? OQ_FETCH_LOCKED
+                                                                    : OQ_FETCH_CLAIM;
+                code = run_fetch(ob, in, query, in->bytes_max > 0 ? in->bytes_max : 1, deadline_us,
+                                 &res, err);
+                ob->in_tx = code == SEMEL_OK && in->mode == OUTBOX_SINGLE;
+                if (code != SEMEL_OK && in->mode == OUTBOX_SINGLE)
                         s->vt->abandon(s);
-                res[0] = res[1];
         } else {
-                bool claims = in->mode == OUTBOX_TWO_PHASE;
-                code = pg_outbox_one(ob, claims ? OQ_FETCH_CLAIM : OQ_FETCH, &ob->params[0], claims,
-                                     deadline_us, &res[0], err);
+                code = fetch_quickly(ob, in, deadline_us, &res, err);
         }
         if (code == SEMEL_OK)
-                code = decode(in, ob->unordered, res[0], ret_rows, err);
+                code = decode(in, ob, res, ret_rows, err);
         if (code == SEMEL_OK && ob->in_tx && ret_rows->n == 0)
                 s->vt->abandon(s); /* nothing is locked: no transaction is left open */
         return code;

@@ -33,6 +33,7 @@ enum outbox_query {
         OQ_SESSION,
         OQ_VERSION,
         OQ_FETCH,
+        OQ_FETCH_BYTES,
         OQ_FETCH_LOCKED,
         OQ_FETCH_CLAIM,
         OQ_MARK_DELETE,
@@ -65,6 +66,7 @@ enum outbox_query {
         OQ_DISCARD,
         OQ_REPUBLISH,
         OQ_OLDEST,
+        OQ_CLOCK,
         OUTBOX_QUERIES
 };
 
@@ -90,6 +92,9 @@ struct pg_outbox {
         bool direct;    /* no pooler in between: settings and plans of the session are ours */
         bool in_tx;     /* mode single: between fetch and mark */
         bool listening;
+        int exact_left; /* fetches to come that count bytes: a row was too large for the quick one */
+        int64_t clock_us, clock_ahead_us; /* the database's calendar was so far ahead of the host's
+                                             boot clock, when that was clock_us; 0: not asked */
         uint64_t prepared; /* bit per query */
         char lock_timeout[24], idle_timeout[24]; /* as the server reads them */
         unsigned failures;

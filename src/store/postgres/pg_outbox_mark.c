@@ -25,13 +25,14 @@ static void slot_params(struct params *p, const struct outbox_slot *slots, size_
         }
 }
 
+/* Both statements: $3 ids, $5 attempts as read, $6 the status. */
 static void mark_begin(struct params *p, int n, const struct outbox_slot *slots, size_t slot_count,
                        enum outbox_mode mode)
 {
         pg_params_clear(p, n);
         slot_params(p, slots, slot_count);
         pg_params_array(p, 2, PG_INT8);
-        pg_params_array(p, 3, PG_INT2);
+        pg_params_array(p, 3, n > 6 ? PG_INT2 : PG_INT8);
         pg_params_array(p, 4, PG_INT4);
         pg_params_scalar(p, 5, PG_TEXT);
         pg_params_bytea(p, 5, span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
@@ -42,10 +43,13 @@ static void mark_begin(struct params *p, int n, const struct outbox_slot *slots,
         }
 }
 
-static void mark_add(struct params *p, const struct outbox_mark *mark)
+static void mark_add_delete(struct params *p, const struct outbox_mark *mark)
 {
-        pg_params_int(p, 2, mark->id);
-        pg_params_int(p, 3, mark->slot);
+        if (mark->attempts == 0) {
+                pg_params_int(p, 2, mark->id);
+                return;
+        }
+        pg_params_int(p, 3, mark->id);
         pg_params_int(p, 4, mark->attempts);
 }
 
@@ -69,7 +73,9 @@ static void mark_add_update(struct params *p, const struct outbox_mark *mark)
                 [OUTBOX_BURY] = WHAT_DEAD,
                 [OUTBOX_UNTRIED] = WHAT_UNTRIED,
         };
-        mark_add(p, mark);
+        pg_params_int(p, 2, mark->id);
+        pg_params_int(p, 3, mark->slot);
+        pg_params_int(p, 4, mark->attempts);
         pg_params_int(p, 6, what[mark->verdict]);
         pg_params_int(p, 7, mark->retry_after_us);
         if (mark->verdict == OUTBOX_RETRY || mark->verdict == OUTBOX_BURY)
@@ -98,7 +104,7 @@ static void plan_marks(struct pg_outbox *ob, enum outbox_mode mode, bool keep,
         mark_begin(changed, 9, slots, slot_count, mode);
         for (size_t i = 0; i < mark_count; i++) {
                 if (marks[i].verdict == OUTBOX_DONE && !keep) {
-                        mark_add(gone, &marks[i]);
+                        mark_add_delete(gone, &marks[i]);
                         deletes++;
                 } else if (marks[i].verdict == OUTBOX_UNTRIED && mode != OUTBOX_TWO_PHASE) {
                         plan->untried++;

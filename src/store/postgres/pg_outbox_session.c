@@ -23,6 +23,7 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_SESSION] = sql_postgres_outbox_session,
         [OQ_VERSION] = sql_postgres_select_version,
         [OQ_FETCH] = sql_postgres_outbox_fetch,
+        [OQ_FETCH_BYTES] = sql_postgres_outbox_fetch_bytes,
         [OQ_FETCH_LOCKED] = sql_postgres_outbox_fetch_locked,
         [OQ_FETCH_CLAIM] = sql_postgres_outbox_fetch_claim,
         [OQ_MARK_DELETE] = sql_postgres_outbox_mark_delete,
@@ -55,6 +56,7 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_DISCARD] = sql_postgres_outbox_discard,
         [OQ_REPUBLISH] = sql_postgres_outbox_republish,
         [OQ_OLDEST] = sql_postgres_outbox_oldest,
+        [OQ_CLOCK] = "SELECT clock_timestamp()",
 };
 
 static_assert(OUTBOX_QUERIES <= 64, "a bit for each query");
@@ -75,6 +77,7 @@ void pg_outbox_drop(struct pg_outbox *ob)
         ob->pg = NULL;
         ob->prepared = 0;
         ob->in_tx = ob->listening = false;
+        ob->clock_us = 0;
 }
 
 bool pg_outbox_wait(struct pg_outbox *ob, short events, int64_t deadline_us)
