@@ -24,11 +24,11 @@ static inline void http1_props(struct span in, const char *methods, size_t first
         buf_init(&copy_again, 1 << 20);
         buf_clear(&a);
         buf_clear(&b);
-        http1_copy(in, methods, &copy);
-        http1_dump_meaning(in, methods, &a);
-        http1_dump_meaning(buf_span(&copy), methods, &b);
+        http1_copy(in, methods, HTTP1_AS_READ, &copy);
+        http1_dump_meaning(in, methods, HTTP1_AS_READ, &a);
+        http1_dump_meaning(buf_span(&copy), methods, HTTP1_AS_WRITTEN, &b);
         need(span_eq(buf_span(&a), buf_span(&b)));
-        http1_copy(buf_span(&copy), methods, &copy_again);
+        http1_copy(buf_span(&copy), methods, HTTP1_AS_WRITTEN, &copy_again);
         need(span_eq(buf_span(&copy), buf_span(&copy_again)));
         buf_release(&a);
         buf_release(&b);

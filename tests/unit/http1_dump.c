@@ -18,8 +18,9 @@ struct dump {
         bool in_body;
         bool meaning;
         size_t complete; /* bytes of `out` up to the last END */
-        uint8_t head[HEAD_BYTES];
-        struct http_header headers[HEADERS];
+        enum http1_limits limits;
+        uint8_t head[2 * HEAD_BYTES];
+        struct http_header headers[2 * HEADERS];
 };
 
 static void put(struct dump *d, struct span s)
@@ -36,6 +37,13 @@ static void word(struct dump *d, const char *before, struct span s, const char *
         (void)buf_append_str(d->out, before);
         put(d, s);
         (void)buf_append_str(d->out, behind);
+}
+
+static void parser_init(struct dump *d)
+{
+        size_t times = d->limits == HTTP1_AS_WRITTEN ? 2 : 1;
+        http1_parser_init(&d->p, d->methods ? HTTP1_REPLIES : HTTP1_REQUESTS, d->head,
+                          times * HEAD_BYTES, d->headers, times * HEADERS);
 }
 
 static void expect(struct dump *d)
@@ -160,8 +168,7 @@ static bool feed(struct dump *d, struct span piece)
 
 static void run(struct dump *d, struct span in, size_t first, size_t step)
 {
-        http1_parser_init(&d->p, d->methods ? HTTP1_REPLIES : HTTP1_REQUESTS, d->head,
-                          sizeof d->head, d->headers, HEADERS);
+        parser_init(d);
         expect(d);
         for (size_t at = 0, n = first; at < in.n; at += n, n = step) {
                 n = n < in.n - at ? n : in.n - at;
@@ -179,9 +186,10 @@ void http1_dump(struct span in, const char *methods, size_t first, size_t step, 
                 out->n--;
 }
 
-void http1_dump_meaning(struct span in, const char *methods, struct buf *out)
+void http1_dump_meaning(struct span in, const char *methods, enum http1_limits limits,
+                        struct buf *out)
 {
-        struct dump d = {.out = out, .methods = methods, .meaning = true};
+        struct dump d = {.out = out, .methods = methods, .meaning = true, .limits = limits};
         run(&d, in, in.n, 1);
         out->n = d.complete;
 }
@@ -219,14 +227,13 @@ static void copy_head(struct http1_writer *w, const struct http1_head *head,
         }
 }
 
-void http1_copy(struct span in, const char *methods, struct buf *out)
+void http1_copy(struct span in, const char *methods, enum http1_limits limits, struct buf *out)
 {
-        struct dump d = {.methods = methods};
+        struct dump d = {.methods = methods, .limits = limits};
         struct http1_writer w;
         struct span body = {NULL, 0};
         size_t complete = out->n;
-        http1_parser_init(&d.p, methods ? HTTP1_REPLIES : HTTP1_REQUESTS, d.head, sizeof d.head,
-                          d.headers, HEADERS);
+        parser_init(&d);
         expect(&d);
         for (bool eof = false;;) {
                 enum http1_event event = eof ? http1_eof(&d.p) : http1_next(&d.p, &in, &body);

@@ -19,11 +19,16 @@
  * the replies answer, separated by commas; NULL: these are requests. */
 void http1_dump(struct span in, const char *methods, size_t first, size_t step, struct buf *out);
 
+/* What was written may be longer than what was read: `X:y` becomes `X: y`, and a header that frames
+ * is added.  So a head of the largest size is written as one that is larger. */
+enum http1_limits { HTTP1_AS_READ, HTTP1_AS_WRITTEN };
+
 /* The same for what a message means: without the headers that frame, and only as far as messages
  * are complete. */
-void http1_dump_meaning(struct span in, const char *methods, struct buf *out);
+void http1_dump_meaning(struct span in, const char *methods, enum http1_limits limits,
+                        struct buf *out);
 
 /* Parse, and write every complete message again. */
-void http1_copy(struct span in, const char *methods, struct buf *out);
+void http1_copy(struct span in, const char *methods, enum http1_limits limits, struct buf *out);
 
 #endif
