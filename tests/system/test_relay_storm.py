@@ -20,6 +20,7 @@ import psycopg2
 import pytest
 
 from support.binaries import FULL
+from support.kafka_log import lost_markers
 from support.relay import Relay
 from support.wait import wait_until
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.kafka
 ROWS = int(os.environ.get('SEMEL_STORM_ROWS', '10000' if FULL else '3000'))
 SEED = int(os.environ.get('SEMEL_STORM_SEED', random.SystemRandom().randrange(1 << 32)))
 WRITERS, KEYS, RELAYS, LANES = 8, 1000, 3, 2
+TRIES = 3  # of storms, where the broker breaks its own promise
 BATCH = 100 if FULL else 20  # so that the bound of C12 stays far below the rows
 LEASE = '1s'
 MODES = ['owned', 'single', 'two-phase', 'exactly-once']
@@ -103,6 +105,9 @@ class World:
     def __init__(self, procs, build, pg, kafka, db, mode, chance):
         self.procs, self.build, self.pg, self.kafka, self.db = procs, build, pg, kafka, db
         self.mode, self.chance = mode, chance
+        self.topic = kafka.new_topic(6)
+        self.marker_topic = f'{self.topic}.marker'
+        self.undone = set()
         self.faults = {'kill': 0, 'stop': 0, 'database': 0, 'broker': 0}
         self.all = []
         self.relays = [self.start() for _ in range(RELAYS)]
@@ -111,23 +116,43 @@ class World:
         self.all.append(Relay(self.procs, self.build, self.pg.url(self.db), self.kafka.bootstrap,
                               name=f'relay{len(self.all) + 1}', mode=self.mode, slot_lease=LEASE,
                               batch_rows=BATCH, lanes=LANES, stuck_after='1s', retry_min='20ms',
-                              retry_max='200ms'))
+                              retry_max='200ms', env={'SEMEL_MARKER_TOPIC': self.marker_topic}))
         return self.all[-1]
+
+    # -- work ---------------------------------------------------------------------------------------
+    def write(self, rows):
+        self.writers = Writers(self.pg, self.db, self.topic, rows, self.chance.randrange(1 << 32))
+
+    def written(self):
+        self.writers.join()
+        self.undone |= self.writers.undone
+
+    def keep_writing(self):
+        """The relays may be faster than the faults."""
+        if not self.writers.writing():
+            self.written()
+            self.write(2 * BATCH)
+
+    # -- faults -------------------------------------------------------------------------------------
 
     def pending(self):
         return self.pg.value(self.db, "SELECT count(*) FROM semel.outbox WHERE status <> 'PUBLISHED'")
 
     def struck(self, what):
         """The fault strikes unfinished work: rows wait at this moment."""
-        assert wait_until(self.pending, what='rows that wait'), what
+        def look():
+            self.keep_writing()
+            return self.pending()
+        assert wait_until(look, timeout=60, what='rows that wait'), what
         self.faults[what] += 1
 
     def busy(self):
         """A relay with a batch under way, if there is one in time."""
         def look():
+            self.keep_writing()
             r = self.chance.choice(self.relays)
             return r if r.metric('semel_relay_rows_under_way') > 0 else None
-        return wait_until(look, timeout=20, what='a batch under way')
+        return wait_until(look, timeout=60, what='a batch under way')
 
     def kill(self):
         r = self.busy()
@@ -162,34 +187,54 @@ class World:
 def test_c12_a_storm(procs, build, pg_own, kafka_own, semel, mode):
     print(f'seed {SEED}: SEMEL_STORM_SEED={SEED}')
     chance = random.Random(SEED)
-    db = pg_own.new_database()
-    assert semel('migrate', '--db', pg_own.url(db)).returncode == 0
-    pg_own.psql(db, TABLES)
-    topic = kafka_own.new_topic(6)
-    world = World(procs, build, pg_own, kafka_own, db, mode, chance)
+    for _ in range(TRIES):
+        db = pg_own.new_database()
+        assert semel('migrate', '--db', pg_own.url(db)).returncode == 0
+        pg_own.psql(db, TABLES)
+        world = World(procs, build, pg_own, kafka_own, db, mode, chance)
+        try:
+            storm(world)
+        except (AssertionError, TimeoutError):
+            if not broker_lost_markers(world):
+                raise
+            for r in world.relays:
+                r.p.kill()
+            continue
+        if not broker_lost_markers(world):
+            return
+    pytest.fail(f'the broker broke its promise in each of {TRIES} storms')
+
+
+def broker_lost_markers(world):
+    """Of exactly-once remains nothing then, whatever a client does (support/kafka_log.py)."""
+    lost = lost_markers(world.kafka.data, (world.topic, world.marker_topic))
+    if lost:
+        print(f'THE BROKER LOST THE MARKERS of transactions that it had committed; another storm: {lost}')
+    return lost
+
+
+def storm(world):
     faults = ['database', 'broker', 'kill', 'stop', 'kill', 'stop', 'database', 'broker', 'kill']
-    chance.shuffle(faults)
+    world.chance.shuffle(faults)
     # the faults come while rows are still being written: each waits for its share of them
     share = ROWS // (len(faults) + 1)
     for fault in faults:
-        writers = Writers(pg_own, db, topic, share, chance.randrange(1 << 32))
+        world.write(share)
         getattr(world, fault)()
-        writers.join()
-        world.undone = getattr(world, 'undone', set()) | writers.undone
-    rest = Writers(pg_own, db, topic, share, chance.randrange(1 << 32))
-    rest.join()
-    world.undone |= rest.undone
+        world.written()
+    world.write(share)
+    world.written()
     wait_until(lambda: world.pending() == 0, timeout=120, what='the outbox to be empty')
     for r in world.relays:
         assert r.p.terminate(30) == 0, r.p.logs()
-    check(world, topic)
+    check(world)
 
 
-def check(world, topic):
+def check(world):
     truth = {e: (k, v) for e, k, v in world.pg.sql(world.db, 'SELECT event_id::text, key, version FROM truth')}
     isolation = 'read_committed' if world.mode == 'exactly-once' else 'read_uncommitted'
     seen, last, duplicates = set(), {}, 0
-    for _, _, key, value, headers in world.kafka.consume_all(topic, isolation, timeout=120):
+    for _, _, key, value, headers in world.kafka.consume_all(world.topic, isolation, timeout=120):
         event = dict(headers)['event-id'].decode()
         assert event not in world.undone, f'{event} was rolled back'
         assert event in truth, f'{event} was never committed'

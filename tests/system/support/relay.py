@@ -12,10 +12,10 @@ from .wait import wait_until
 class Relay:
     """Options are given as keywords: Relay(procs, build, url, boot, mode='single', batch_rows=10)."""
 
-    def __init__(self, procs, build, url, bootstrap, name='relay', wait=True, args=(), **options):
+    def __init__(self, procs, build, url, bootstrap, name='relay', wait=True, args=(), env=None, **options):
         more = [a for k, v in options.items() for a in (f'--{k.replace("_", "-")}', str(v))]
         self.p = procs.start([build.semel, 'relay', '--db', url, '--brokers', bootstrap, '--admin',
-                              '127.0.0.1:0', *more, *args], name=name)
+                              '127.0.0.1:0', *more, *args], name=name, env=env)
         self.port = None
         if wait:
             self.port = int(self.p.wait_log(r'admin on port (\d+)', 30).group(1))
