@@ -19,6 +19,10 @@ import urllib.request
 
 from gateway import family_s, threads_s
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / 'tools'))
+from embed_sql import statement  # noqa: E402
+
 ROUNDS = 3
 ROWS, BYTES, KEYS, PARTITIONS = 100_000, 400, 1000, 6
 SEED_ROWS = 2000  # at one a time
@@ -260,8 +264,7 @@ def part_latency(report, bench, seconds):
 
 
 def explain(bench, db, slots):
-    text = (pathlib.Path(__file__).resolve().parents[1] / 'sql/postgres/outbox_fetch.sql').read_text()
-    text = '\n'.join(t for t in text.splitlines() if not t.startswith('--'))
+    text = '\n'.join(statement(ROOT / 'sql/postgres/outbox_fetch.sql'))
     with bench.server.connect(db) as c, c.cursor() as cur:
         cur.execute('PREPARE f (smallint[], integer[], text[], bigint) AS ' + text)
         cur.execute('SET plan_cache_mode = force_generic_plan')

@@ -4,21 +4,28 @@
 
     embed_sql.py PREFIX OUT.h FILE.sql...
 
-`-- ` comment lines are for readers of the SQL and are left out of the string.  The
-generated header is never committed.
+`-- ` comment lines are for readers of the SQL and are left out of the string.  A line `@NAME` stands
+for the text of the file NAME beside it: what several statements must say alike.  The generated
+header is never committed.
 """
 import pathlib
 import sys
 
 
-def c_string(text: str) -> str:
+def statement(path: pathlib.Path) -> list[str]:
+    """The lines that are sent to the database."""
     lines = []
-    for line in text.splitlines():
-        if line.lstrip().startswith('--') or not line.strip():
-            continue
-        escaped = line.rstrip().replace('\\', '\\\\').replace('"', '\\"')
-        lines.append(f'        "{escaped}\\n"')
-    return '\n'.join(lines) if lines else '        ""'
+    for line in path.read_text().splitlines():
+        if line.startswith('@'):
+            lines += statement(path.with_name(line[1:].strip()))
+        elif line.strip() and not line.lstrip().startswith('--'):
+            lines.append(line.rstrip())
+    return lines
+
+
+def c_string(lines: list[str]) -> str:
+    escaped = (line.replace('\\', '\\\\').replace('"', '\\"') for line in lines)
+    return '\n'.join(f'        "{line}\\n"' for line in escaped) or '        ""'
 
 
 def main() -> None:
@@ -32,7 +39,7 @@ def main() -> None:
         symbol = f'sql_{prefix}_{path.stem}'
         names.append((path.stem, symbol))
         parts += [f'static const char {symbol}[] __attribute__((unused)) =',
-                  c_string(path.read_text()) + ';', '']
+                  c_string(statement(path)) + ';', '']
     parts.append(f'/* Every statement, for the test that prepares each. */')
     parts.append(f'#define SQL_{prefix.upper()}_ALL \\')
     for stem, symbol in names:

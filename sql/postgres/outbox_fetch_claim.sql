@@ -1,9 +1,4 @@
 -- Rows that may go now become PUBLISHING, under the epochs (mode two-phase).
--- semel.outbox and the columns of o stand for the mapped table's (src/store/postgres/pg_mapping.c).
--- A key behind which a row waits or is being published stays out as a whole (rules C4, C5); rows
--- without a key never wait.  NOT IN is a hash made once: 4,096 keys cost no more than one.
--- A slot is asked for as a range, and held is a column: only the index that is meant can serve them,
--- whatever the table's statistics say (O44).
 -- The rows are updated where they were seen: a join by id was planned while the table was empty, and
 -- walked all pending rows for each one that was picked; || keeps the partial index out of it.
 -- $1 slots, $2 most rows of each, $3 blocked keys, $4 bytes: stop at about so many. $5 epochs of the slots.
@@ -20,16 +15,8 @@ picked AS MATERIALIZED (
       CROSS JOIN LATERAL (
         SELECT o.ctid AS place, coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.key), 0)
             + coalesce(pg_column_size(o.headers), 0) AS bytes
-        FROM semel.outbox o
-        WHERE o.slot >= q.slot AND o.slot <= q.slot AND o.status = 'PENDING'
-          AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
-          AND (o.key IS NULL OR o.key NOT IN (
-            SELECT unnest($3::text[])
-            UNION ALL
-            SELECT o.key FROM semel.outbox o
-            WHERE o.held AND o.slot = ANY ($1) AND o.key IS NOT NULL
-              AND (o.status = 'PUBLISHING' OR o.next_attempt_at > clock_timestamp())))
-        ORDER BY o.slot, o.id LIMIT q.quota) r
+@outbox_ready.part
+      ) r
       WHERE q.slot = ANY (ARRAY(SELECT s.slot FROM s))) r
   WHERE r.bytes_before < $4::bigint)
 UPDATE semel.outbox o
