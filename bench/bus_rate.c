@@ -376,8 +376,8 @@ static void pipeline_end(PGconn *conn)
         }
 }
 
-static void pipe_statement(PGconn *conn, const char *sql, int n, const Oid *types, const char *const *values,
-                 const int *lengths)
+static void pipe_statement(PGconn *conn, const char *sql, int n, const Oid *types,
+                           const char *const *values, const int *lengths)
 {
         static const int binary[HANDLER_PARAMS] = {1, 1, 1, 1, 1};
         int sent = types ? PQsendQueryParams(conn, sql, n, types, values, lengths, binary, 1)

@@ -94,11 +94,6 @@ static inline bool relay_is_overdue(struct relay *r, int64_t now_us)
 {
         return atomic_load(&r->draining) && now_us >= atomic_load(&r->drain_deadline_us);
 }
-/* How long the broker may take for a batch. */
-static inline int64_t relay_batch_us(const struct relay *r)
-{
-        return r->config->batch_timeout_us;
-}
 /* single: how long a batch's rows stay locked; the database ends a transaction that is open for most of
  * the lease (rule C6). */
 static inline int64_t relay_locked_us(const struct relay *r)

@@ -101,7 +101,7 @@ int relay_metrics_format(struct relay_metrics *m, struct buf *out)
         static const char *const outcomes[RELAY_OUTCOMES] = {"published", "retried", "dead",
                                                              "untried"};
         int rc = metric_head(out, "semel_relay_rows_total", "Rows by what became of them in a batch.",
-                      "counter");
+                             "counter");
         for (int i = 0; i < RELAY_OUTCOMES && rc == BUF_OK; i++)
                 rc = buf_printf(out, "semel_relay_rows_total{outcome=\"%s\"} %llu\n", outcomes[i],
                                 (unsigned long long)atomic_load(&m->rows[i]));
@@ -110,8 +110,8 @@ int relay_metrics_format(struct relay_metrics *m, struct buf *out)
         if (rc == BUF_OK)
                 rc = format_gauges(m, out);
         if (rc == BUF_OK && atomic_load(&m->counted[0]) >= 0)
-                rc = metric_head(out, "semel_outbox_rows", "Rows of the table by state, when last counted.",
-                          "gauge");
+                rc = metric_head(out, "semel_outbox_rows",
+                                 "Rows of the table by state, when last counted.", "gauge");
         for (int i = 0; i < OUTBOX_STATES && rc == BUF_OK && atomic_load(&m->counted[0]) >= 0; i++)
                 rc = buf_printf(out, "semel_outbox_rows{state=\"%s\"} %lld\n",
                                 outbox_state_name((enum outbox_state)i),

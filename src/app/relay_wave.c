@@ -241,7 +241,7 @@ bool lane_wave_begin(struct lane *l)
         wave_begin(&l->wave, l->key, l->rows.n,
                    r->config->order == RELAY_ORDER_STRICT && r->mode != OUTBOX_EXACTLY_ONCE);
         l->purge = l->broken = l->rejected = false;
-        l->batch_end_us = now + relay_batch_us(r);
+        l->batch_end_us = now + r->config->batch_timeout_us;
         l->locked_end_us = now + relay_locked_us(r);
         l->slow = l->unlocked;
         l->unlocked = false;

@@ -56,8 +56,10 @@ static bool from_options(const struct daemon_settings *ds, const struct options 
                 const struct option_def *def = option_def(ds->options[i].option);
                 const struct option_value *v = &o->value[ds->options[i].option];
                 (void)snprintf(from, sizeof from, "--%s", def->name);
-                if (v->given && !setting_set_or_say(setting_find(ds->table, ds->count, ds->options[i].setting),
-                                            object, def->kind == OPTION_FLAG ? "true" : v->text, from))
+                const struct setting *setting = setting_find(ds->table, ds->count,
+                                                             ds->options[i].setting);
+                const char *text = def->kind == OPTION_FLAG ? "true" : v->text;
+                if (v->given && !setting_set_or_say(setting, object, text, from))
                         return false;
         }
         for (size_t i = 0; i < o->many_count && kafka; i++)

@@ -132,7 +132,6 @@ void consume_wait(struct consume *c, pthread_cond_t *cond, int64_t until_us);
 /* consume_part.c, all behind mu or on the poll thread */
 void part_assign(struct consume *c, const struct bus_partition *p, size_t n);
 void part_revoke(struct consume *c, const struct bus_partition *p, size_t n, bool lost);
-/* Takes the message. */
 /* Takes the message.  false: no memory for it: open another consumer, whoever goes on skips it. */
 bool part_push(struct consume *c, struct bus_message *m);
 /* Pause and resume by how full the queues are. */

@@ -350,14 +350,19 @@ static void b3_a_relay_that_stopped_in_the_middle_of_a_send_is_ended(void **stat
 
 /* -- B10 -------------------------------------------------------------------------------------- */
 
+static void own_and_lose_connection(struct call *owner)
+{
+        *owner = (struct call){.s = a, .me = &me_a};
+        own_all(owner);
+        db_exec(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                    "'semel test a'");
+}
+
 static void b10_a_session_connects_anew_by_itself(void **state)
 {
         (void)state;
         static struct call owner;
-        owner = (struct call){.s = a, .me = &me_a};
-        own_all(&owner);
-        db_exec(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
-                    "'semel test a'");
+        own_and_lose_connection(&owner);
         (void)run_beat(&owner);
         assert_true(owner.code == SEMEL_OK || owner.code == SEMEL_ERR_STORE_DOWN ||
                     owner.code == SEMEL_ERR_UNKNOWN);
@@ -373,10 +378,7 @@ static void b10_who_has_little_time_connects_anew_too(void **state)
 {
         (void)state;
         static struct call owner;
-        owner = (struct call){.s = a, .me = &me_a};
-        own_all(&owner);
-        db_exec(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
-                    "'semel test a'");
+        own_and_lose_connection(&owner);
         db_wait(db, 0, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel test a'");
         db_exec(db, "BEGIN");
         db_exec(db, "LOCK TABLE semel.schema_version"); /* which every new session reads */

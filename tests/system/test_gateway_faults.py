@@ -142,9 +142,7 @@ def test_h68_the_client_leaves_and_then_the_fault_comes(start, sqlite_url, cell,
     upstream, gateway = start(dedupes, sqlite_url)
     left = threading.Event()
     upstream.plan.append(up.when(left, behave))
-    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
-                  b'Content-Length: %d\r\n\r\n' % len(SMALL) + SMALL)
+    with gateway.leaving('k', SMALL):
         assert upstream.reached.wait(20)
         assert gateway.metric('semel_gateway_requests') == 1, 'nothing was under way'
     left.set()
@@ -167,9 +165,7 @@ def test_h68_a_client_that_leaves_while_its_claim_waits(start, sqlite_url, dedup
     assert gateway.post('other').status == 201
     db = sqlite3.connect(sqlite_url.removeprefix('sqlite:'), isolation_level=None)
     db.execute('BEGIN IMMEDIATE')
-    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
-                  b'Content-Length: %d\r\n\r\n' % len(SMALL) + SMALL)
+    with gateway.leaving('k', SMALL):
         wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the claim to wait')
     wait_until(lambda: gateway.outcome('gone') + gateway.metric('semel_gateway_store_queue') >= 1)
     db.execute('ROLLBACK')
@@ -294,13 +290,11 @@ def test_a_409_of_an_upstream_that_dedupes_means_still_running(start, sqlite_url
 def test_h68_a_client_that_leaves_does_not_stop_the_record(start, sqlite_url):
     upstream, gateway = start(False, sqlite_url, '--upstream-timeout', '20s')
     upstream.plan.append(up.hangs(True))
-    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-        s.sendall(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n'
-                  b'Content-Length: 3\r\n\r\nx=1')
+    with gateway.leaving('k'):
         wait_until(lambda: upstream.effects['k'] == 1)
     upstream.release.set()
     gateway.wait_quiet()
-    raw = gateway.raw(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 3\r\n'
+    raw = gateway.raw(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\nContent-Length: 3\r\n'
                       b'Connection: close\r\n\r\nx=1')
     assert raw.startswith(b'HTTP/1.1 201 Created\r\n') and b'Idempotent-Replayed: true' in raw
     assert upstream.effects['k'] == 1
@@ -477,9 +471,7 @@ def test_h68_a_client_that_leaves_at_each_moment(start, sqlite_url, moment):
             conn.sendall(reply)
         return False
     upstream.plan.append(stages)
-    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
-                  b'Content-Length: 3\r\n\r\nx=1')
+    with gateway.leaving('k'):
         wait_until(lambda: upstream.effects['k'] == 1)
     upstream.release.set()
     gateway.wait_quiet()

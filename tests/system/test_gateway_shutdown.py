@@ -146,9 +146,7 @@ def test_a_client_that_left_unseen_is_not_waited_for(start, sqlite_url, upstream
     gateway = start(sqlite_url)
     big = b'HTTP/1.1 201 Created\r\nContent-Length: 100000\r\n\r\n' + b'b' * 100000
     upstream.plan.append(up.when(upstream.release, up.answers(big, executes=True)))
-    with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-        s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: k\r\n'
-                  b'Content-Length: 3\r\n\r\nx=1')
+    with gateway.leaving('k') as s:
         assert upstream.reached.wait(20)
         s.setblocking(False)
 
@@ -204,18 +202,22 @@ def test_without_its_store_the_cut_is_as_with_it(broken_store, upstream):
     assert upstream.effects['k'] == 1
 
 
-def test_a_reply_that_cannot_be_kept_is_told_at_the_cut(broken_store, upstream):
-    """As long as the lease lasts the database may come back; when the process must end, the client has its
-    reply all the same, with the warning."""
-    start, server = broken_store
-    gateway = start('--shutdown-deadline', '2s')
-
+def stops_before_its_reply(server):
+    """The effect happens; then the store is gone, and only then comes the reply."""
     def strikes(u, conn, request):
         reply = u.execute(request)
         server.stop()
         conn.sendall(reply)
         return True
-    upstream.plan.append(strikes)
+    return strikes
+
+
+def test_a_reply_that_cannot_be_kept_is_told_at_the_cut(broken_store, upstream):
+    """As long as the lease lasts the database may come back; when the process must end, the client has its
+    reply all the same, with the warning."""
+    start, server = broken_store
+    gateway = start('--shutdown-deadline', '2s')
+    upstream.plan.append(stops_before_its_reply(server))
     call = gateway.background('k')
     wait_until(lambda: server.popen.poll() is not None)
     code, took = end_of(gateway, 20)
@@ -228,13 +230,7 @@ def test_a_reply_that_cannot_be_kept_is_told_at_the_cut(broken_store, upstream):
 def test_a_store_that_comes_back_during_the_drain_keeps_the_reply(broken_store, upstream):
     start, server = broken_store
     gateway = start()
-
-    def strikes(u, conn, request):
-        reply = u.execute(request)
-        server.stop()
-        conn.sendall(reply)
-        return True
-    upstream.plan.append(strikes)
+    upstream.plan.append(stops_before_its_reply(server))
     call = gateway.background('k')
     wait_until(lambda: server.popen.poll() is not None)
     gateway.process.send(signal.SIGTERM)
@@ -272,9 +268,7 @@ def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store
         second = gateway.background('k', headers=[('Prefer', 'wait=20')])
         wait_until(lambda: gateway.metric('semel_gateway_waiters') == 1)
     elif work == 'client left':
-        with socket.create_connection(('127.0.0.1', gateway.port)) as s:
-            s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: j\r\n'
-                      b'Content-Length: 3\r\n\r\nx=1')
+        with gateway.leaving('j'):
             wait_until(lambda: upstream.effects['j'] == 1)
     gateway.process.stop()
     server.restart()

@@ -232,9 +232,10 @@ static bool has_large_row(const PGresult *res)
 
 /* Small rows cannot exceed the batch's bytes together, so nobody has to add them up. */
 static semel_code fetch_quickly(struct pg_outbox *ob, const struct outbox_fetch *in,
-                                int64_t deadline_us, PGresult **ret, semel_error *err)
+                                size_t bytes_max, int64_t deadline_us, PGresult **ret,
+                                semel_error *err)
 {
-        size_t rows_max = 0, bytes_max = in->bytes_max > 0 ? in->bytes_max : 1;
+        size_t rows_max = 0;
         PGresult *res = NULL;
         for (size_t i = 0; i < in->quota_count; i++)
                 rows_max += (size_t)in->quotas[i].rows_max;
@@ -256,22 +257,22 @@ static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *
                            int64_t deadline_us, struct outbox_rows *ret_rows, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
+        size_t bytes_max = in->bytes_max > 0 ? in->bytes_max : 1;
         PGresult *res = NULL;
         if (ob->in_tx)
                 s->vt->abandon(s);
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        if (in->mode == OUTBOX_SINGLE || in->mode == OUTBOX_TWO_PHASE) {
-                enum outbox_query query = in->mode == OUTBOX_SINGLE ? OQ_FETCH_LOCKED
-                                                                    : OQ_FETCH_CLAIM;
-                code = run_fetch(ob, in, query, in->bytes_max > 0 ? in->bytes_max : 1, deadline_us,
-                                 &res, err);
-                ob->in_tx = code == SEMEL_OK && in->mode == OUTBOX_SINGLE;
-                if (code != SEMEL_OK && in->mode == OUTBOX_SINGLE)
+        if (in->mode == OUTBOX_SINGLE) {
+                code = run_fetch(ob, in, OQ_FETCH_LOCKED, bytes_max, deadline_us, &res, err);
+                ob->in_tx = code == SEMEL_OK;
+                if (code != SEMEL_OK)
                         s->vt->abandon(s);
+        } else if (in->mode == OUTBOX_TWO_PHASE) {
+                code = run_fetch(ob, in, OQ_FETCH_CLAIM, bytes_max, deadline_us, &res, err);
         } else {
-                code = fetch_quickly(ob, in, deadline_us, &res, err);
+                code = fetch_quickly(ob, in, bytes_max, deadline_us, &res, err);
         }
         if (code == SEMEL_OK)
                 code = decode(in, ob, res, ret_rows, err);

@@ -25,22 +25,32 @@ static void slot_params(struct params *p, const struct outbox_slot *slots, size_
         }
 }
 
-/* Both statements: $3 ids, $5 attempts as read, $6 the status. */
+/* What both statements have: $3 ids, $5 attempts as read, $6 the status. */
 static void mark_begin(struct params *p, int n, const struct outbox_slot *slots, size_t slot_count,
                        enum outbox_mode mode)
 {
         pg_params_clear(p, n);
         slot_params(p, slots, slot_count);
         pg_params_array(p, 2, PG_INT8);
-        pg_params_array(p, 3, n > 6 ? PG_INT2 : PG_INT8);
         pg_params_array(p, 4, PG_INT4);
-        pg_params_scalar(p, 5, PG_TEXT);
-        pg_params_bytea(p, 5, span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
-        if (n > 6) {
-                pg_params_array(p, 6, PG_INT2);
-                pg_params_array(p, 7, PG_INT8);
-                pg_params_array(p, 8, PG_TEXT);
-        }
+        pg_params_text(p, 5, span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
+}
+
+static void mark_begin_delete(struct params *p, const struct outbox_slot *slots, size_t slot_count,
+                              enum outbox_mode mode)
+{
+        mark_begin(p, 6, slots, slot_count, mode);
+        pg_params_array(p, 3, PG_INT8);
+}
+
+static void mark_begin_update(struct params *p, const struct outbox_slot *slots, size_t slot_count,
+                              enum outbox_mode mode)
+{
+        mark_begin(p, 9, slots, slot_count, mode);
+        pg_params_array(p, 3, PG_INT2);
+        pg_params_array(p, 6, PG_INT2);
+        pg_params_array(p, 7, PG_INT8);
+        pg_params_array(p, 8, PG_TEXT);
 }
 
 static void mark_add_delete(struct params *p, const struct outbox_mark *mark)
@@ -100,8 +110,8 @@ static void plan_marks(struct pg_outbox *ob, enum outbox_mode mode, bool keep,
         *plan = (struct plan){.n = 0};
         for (size_t i = 0; i < slot_count; i++)
                 plan->named |= 1u << slots[i].slot;
-        mark_begin(gone, 6, slots, slot_count, mode);
-        mark_begin(changed, 9, slots, slot_count, mode);
+        mark_begin_delete(gone, slots, slot_count, mode);
+        mark_begin_update(changed, slots, slot_count, mode);
         for (size_t i = 0; i < mark_count; i++) {
                 if (marks[i].verdict == OUTBOX_DONE && !keep) {
                         mark_add_delete(gone, &marks[i]);

@@ -116,7 +116,6 @@ static void shut(struct sqlite_inbox *in)
         }
         (void)sqlite3_finalize(in->handler);
         in->handler = NULL;
-        in->handler_sql = NULL; /* what is refused below is not taken for prepared */
         in->handler_sql = NULL;
         session_close(&in->ses);
         gate_close(&in->gate);

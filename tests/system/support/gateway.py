@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running `semel gateway`, and clients that speak to it over plain sockets."""
 import concurrent.futures
+import contextlib
 import http.client
 import re
 import socket
@@ -52,6 +53,14 @@ class Gateway:
         future = pool.submit(self.post, *args, **kw)
         pool.shutdown(wait=False)
         return future
+
+    @contextlib.contextmanager
+    def leaving(self, key, body=b'x=1'):
+        """A client that sends a request, and is gone without its reply when the block ends; its socket."""
+        with socket.create_connection(('127.0.0.1', self.port)) as s:
+            s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: %s\r\n'
+                      b'Content-Length: %d\r\n\r\n%s' % (key.encode(), len(body), body))
+            yield s
 
     def raw(self, data, timeout=20, half_close=False):
         """Send bytes, return all that comes until the end of the connection."""
