@@ -70,7 +70,8 @@ static void fail(struct consume *c, const semel_error *err)
         (void)pthread_mutex_unlock(&c->mu);
 }
 
-/* The statement prepares, or the program ends; a database that is away is waited for. */
+/* The statement prepares, or the program ends; a database that is away is waited for.  The keeper's
+ * session serves for it: the keeper begins when it is `checked`. */
 static bool check_database(struct consume *c)
 {
         bool said = false;
@@ -210,7 +211,9 @@ void *consume_poll_main(void *arg)
         struct consume *c = arg;
         if (check_database(c)) {
                 (void)pthread_mutex_lock(&c->mu);
+                c->checked = true;
                 (void)pthread_cond_broadcast(&c->work);
+                (void)pthread_cond_broadcast(&c->idle);
                 (void)pthread_mutex_unlock(&c->mu);
                 atomic_store(&c->database_down, false);
                 for (bool first = true; !told_to_end(c) && open_bus(c); first = false) {
@@ -228,6 +231,7 @@ void *consume_poll_main(void *arg)
         if (!c->draining) { /* it ends by itself */
                 c->draining = true;
                 c->deadline_us = clock_boot_us() + CONSUME_REVOKE_US;
+                (void)pthread_cond_broadcast(&c->idle);
         }
         (void)pthread_mutex_unlock(&c->mu);
         atomic_store(&c->ready, false);

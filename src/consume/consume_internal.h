@@ -101,6 +101,7 @@ struct consume {
         struct part *parts;
         size_t part_count, running, queued_bytes;
         uint64_t turn;
+        bool checked; /* the database, by the poll thread */
         bool draining, stopping, cut;
         int64_t deadline_us;
         semel_error failed; /* why it cannot go on */

@@ -69,6 +69,10 @@ void *consume_keeper_main(void *arg)
         struct consume *c = arg;
         int64_t prune_us = clock_boot_us() + CONSUME_LETTER_US;
         bool more = false;
+        (void)pthread_mutex_lock(&c->mu);
+        while (!c->checked && !c->stopping && !c->draining)
+                (void)pthread_cond_wait(&c->idle, &c->mu);
+        (void)pthread_mutex_unlock(&c->mu);
         for (;;) {
                 int64_t until_us = clock_boot_us() + (more ? 0 : CONSUME_LETTER_US);
                 (void)pthread_mutex_lock(&c->mu);

@@ -144,7 +144,8 @@ struct inbox_vt {
                           const struct inbox_handler *handler, int64_t deadline_us,
                           bool *ret_found, struct inbox_result *ret);
         /* Forget up to LIMIT_INBOX_PRUNE_ROWS events of this consumer that were processed longer
-         * than keep_us ago.  Letters stay, whatever became of them. */
+         * than keep_us ago, and tries that were counted that long ago.  Letters stay, whatever
+         * became of them. */
         semel_code (*prune)(struct inbox_session *s, struct span consumer, int64_t keep_us,
                             int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 

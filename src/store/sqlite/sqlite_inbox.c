@@ -30,6 +30,7 @@ static const char *const sql_text[INBOX_SQLS] = {
         [INBOX_SQL_LIST] = sql_sqlite_inbox_letter_list,
         [INBOX_SQL_DECIDE] = sql_sqlite_inbox_letter_decide,
         [INBOX_SQL_PRUNE] = sql_sqlite_inbox_prune,
+        [INBOX_SQL_PRUNE_ATTEMPTS] = sql_sqlite_inbox_prune_attempts,
         [INBOX_SQL_STATUS] = sql_sqlite_inbox_status,
 };
 

@@ -26,6 +26,7 @@ enum inbox_sql {
         INBOX_SQL_LIST,
         INBOX_SQL_DECIDE,
         INBOX_SQL_PRUNE,
+        INBOX_SQL_PRUNE_ATTEMPTS,
         INBOX_SQL_STATUS,
         INBOX_SQLS
 };

@@ -204,6 +204,20 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
 
 /* -- operators -------------------------------------------------------------------------------- */
 
+/* One of the two statements; they have their first two parameters in common. */
+static bool prune_with(struct sqlite_inbox *in, enum inbox_sql which, struct span consumer,
+                       int64_t keep_us)
+{
+        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, which);
+        if (stmt) {
+                bind_text(stmt, 1, consumer);
+                (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us - keep_us);
+                if (sqlite3_bind_parameter_count(stmt) > 2)
+                        (void)sqlite3_bind_int(stmt, 3, LIMIT_INBOX_PRUNE_ROWS);
+        }
+        return sqlite_inbox_run(in, stmt) == SQLITE_OK;
+}
+
 semel_code sqlite_inbox_prune(struct inbox_session *s, struct span consumer, int64_t keep_us,
                               int64_t deadline_us, int64_t *ret_rows, semel_error *err)
 {
@@ -212,18 +226,13 @@ semel_code sqlite_inbox_prune(struct inbox_session *s, struct span consumer, int
         int64_t rows = 0;
         if (!sqlite_inbox_begin(in, deadline_us, &ret))
                 return sqlite_inbox_code(&ret, err);
-        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_PRUNE);
-        if (stmt) {
-                bind_text(stmt, 1, consumer);
-                (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us - keep_us);
-                (void)sqlite3_bind_int(stmt, 3, LIMIT_INBOX_PRUNE_ROWS);
-        }
         /* Nothing expires while the clocks disagree (rule A6). */
         if (!in->ses.now.expiry_frozen) {
-                if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
-                        sqlite_inbox_failed(in, &ret);
-                else
+                if (prune_with(in, INBOX_SQL_PRUNE_ATTEMPTS, consumer, keep_us) &&
+                    prune_with(in, INBOX_SQL_PRUNE, consumer, keep_us))
                         rows = sqlite3_changes(in->ses.db);
+                else
+                        sqlite_inbox_failed(in, &ret);
         }
         sqlite_inbox_end(in, &ret);
         if (ret.end == INBOX_DONE)

@@ -232,11 +232,15 @@ def resets_after_request(part):
 
 def when(event, behaviour):
     """The same, but only when something has happened."""
+    early = getattr(behaviour, 'before_reading', False)
+
     def behave(up, conn, request):
+        # A connection without a byte is not yet a request that may have been executed.
+        assert not early or conn.recv(1, socket.MSG_PEEK), 'nothing came'
         up.reached.set()
         assert event.wait(30)
         return behaviour(up, conn, request)
-    behave.before_reading = getattr(behaviour, 'before_reading', False)
+    behave.before_reading = early
     return behave
 
 
