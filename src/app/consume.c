@@ -61,7 +61,6 @@ static void on_ended(void *arg)
         daemon_look(run->daemon);
 }
 
-/* In the sense of sysexits, as the other commands. */
 /* At the deadline the engine cuts itself off, which takes a moment; a handler that hangs is not
  * waited for. */
 static bool ends_soon(struct consume *engine)
@@ -71,6 +70,7 @@ static bool ends_soon(struct consume *engine)
         return consume_ended(engine);
 }
 
+/* In the sense of sysexits, as the other commands. */
 static int exit_code(semel_code code)
 {
         switch (code) {
@@ -124,6 +124,10 @@ int consume_run(const struct consume_run_config *config, semel_error *err)
                         _exit(exit_code(SEMEL_ERR_BUSY));
                 }
                 code = consume_close(run.engine, err);
+                if (code == SEMEL_ERR_BUSY) { /* a handler may still run, on what is ours */
+                        daemon_say(run.daemon, "%s", err->text);
+                        _exit(exit_code(code));
+                }
                 run.engine = NULL;
         }
         daemon_free(run.daemon);

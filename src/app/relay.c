@@ -73,8 +73,10 @@ void relay_db_back(struct relay *r)
 
 int64_t relay_deadline_us(struct relay *r, int64_t deadline_us)
 {
+        if (!atomic_load(&r->draining)) /* asked first: the deadline is stored before it */
+                return deadline_us;
         int64_t drain_us = atomic_load(&r->drain_deadline_us);
-        return atomic_load(&r->draining) && drain_us < deadline_us ? drain_us : deadline_us;
+        return drain_us < deadline_us ? drain_us : deadline_us;
 }
 
 /* At most a line each five seconds: a broker that is down is told of for each connection. */

@@ -160,7 +160,7 @@ struct bus_partition {
 
 struct bus_consumer;
 
-/* Both run inside bus_consume() and bus_consumer_close(), on the caller's thread.  When
+/* Both run inside bus_consume(), bus_consumer_leave() and bus_consumer_close(), on the caller's thread.  When
  * `revoked` returns, the partitions are given up: finish, commit in the database, store the
  * offsets (bus_consumer_commit) inside it.  `lost`: they are somebody else's already; committing
  * is useless. */
@@ -201,7 +201,9 @@ int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p);
 semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
                                int64_t *ret_ms, semel_error *err);
 
-/* Leaves the group (revokes first) and frees.  Free every message before.  NULL is fine. */
+/* Leave the group (revokes first); only close comes after it. */
+void bus_consumer_leave(struct bus_consumer *c);
+/* Leaves the group, if need be, and frees.  Waits until every message is freed.  NULL is fine. */
 void bus_consumer_close(struct bus_consumer *c);
 
 /* -- the mock cluster -------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ struct bus_consumer {
         struct bus_consumer_hooks hooks;
         struct place *place;
         size_t place_count, last_place;
+        bool left; /* the group, by ourselves */
         bool lost; /* the group has put us out; librdkafka 2.0.2 forgets it before it revokes */
         semel_error trouble; /* of the client as a whole, not told yet; code 0: none */
 };
@@ -156,12 +157,19 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
         return SEMEL_OK;
 }
 
+void bus_consumer_leave(struct bus_consumer *c)
+{
+        if (!c->left)
+                (void)rd_kafka_consumer_close(c->rk); /* revokes: the hook runs here */
+        c->left = true;
+}
+
 void bus_consumer_close(struct bus_consumer *c)
 {
         if (!c)
                 return;
         if (c->rk) {
-                (void)rd_kafka_consumer_close(c->rk); /* revokes: the hook runs here */
+                bus_consumer_leave(c);
                 rd_kafka_destroy(c->rk);
         }
         bus_client_release(&c->client);

@@ -184,6 +184,15 @@ static bool poll_until_end(struct consume *c)
         return true;
 }
 
+/* Does a worker have a partition, and messages of it?  Behind mu. */
+static bool at_work(const struct consume *c)
+{
+        for (int k = 0; k < c->config.workers; k++)
+                if (c->workers[k].part)
+                        return true;
+        return false;
+}
+
 /* What runs is finished or, at the deadline, cancelled. */
 static void wait_for_workers(struct consume *c)
 {
@@ -206,6 +215,22 @@ static void wait_for_workers(struct consume *c)
         (void)pthread_mutex_unlock(&c->mu);
 }
 
+/* Freeing the consumer waits for messages that a worker still has, and a handler that hangs has them for
+ * ever.  So the group is left first; at the end, who still has some is consume_close()'s business. */
+static void leave_bus(struct consume *c)
+{
+        bus_consumer_leave(c->bus);
+        (void)pthread_mutex_lock(&c->mu);
+        while (at_work(c) && !c->draining && !c->stopping)
+                consume_wait(c, &c->idle, clock_boot_us() + SECOND);
+        bool is_free = !at_work(c);
+        (void)pthread_mutex_unlock(&c->mu);
+        if (!is_free)
+                return;
+        bus_consumer_close(c->bus);
+        c->bus = NULL;
+}
+
 void *consume_poll_main(void *arg)
 {
         struct consume *c = arg;
@@ -222,8 +247,7 @@ void *consume_poll_main(void *arg)
                         bool end = poll_until_end(c);
                         if (end)
                                 break;
-                        bus_consumer_close(c->bus);
-                        c->bus = NULL;
+                        leave_bus(c);
                         pause_for(c, CONSUME_DOWN_US);
                 }
         }
@@ -238,8 +262,7 @@ void *consume_poll_main(void *arg)
         wait_for_workers(c);
         if (c->bus) {
                 part_commit(c);
-                bus_consumer_close(c->bus); /* leaves the group: the others go on at once */
-                c->bus = NULL;
+                leave_bus(c); /* the others go on at once */
         }
         atomic_store(&c->ended, true);
         if (c->config.on_ended)
@@ -411,6 +434,7 @@ semel_code consume_close(struct consume *c, semel_error *err)
         (void)pthread_mutex_unlock(&c->mu);
         if (c->poll_started)
                 (void)pthread_join(c->poll_thread, NULL);
+        c->poll_started = false;
         /* A handler that does not return keeps its thread: the process ends around it. */
         (void)pthread_mutex_lock(&c->mu);
         int64_t until_us = clock_boot_us() + CONSUME_CANCEL_US;
@@ -441,6 +465,7 @@ semel_code consume_close(struct consume *c, semel_error *err)
         if (c->keeper)
                 c->keeper->vt->close(c->keeper);
         part_free_all(c);
+        bus_consumer_close(c->bus);
         (void)pthread_cond_destroy(&c->work);
         (void)pthread_cond_destroy(&c->idle);
         (void)pthread_mutex_destroy(&c->mu);

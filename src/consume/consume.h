@@ -69,7 +69,8 @@ bool consume_alive(struct consume *c);
 int consume_metrics(struct consume *c, struct buf *out);
 
 /* After consume_ended(), or to give up: joins the threads.  SEMEL_OK: everything that had begun was
- * finished.  SEMEL_ERR_BUSY: the deadline cut something off.  Others: why it could not go on. */
+ * finished.  SEMEL_ERR_BUSY: the deadline cut something off; a handler that has not returned may still be
+ * running, with everything that was borrowed: end the process.  Others: why it could not go on. */
 semel_code consume_close(struct consume *c, semel_error *err);
 
 #endif

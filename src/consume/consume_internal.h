@@ -106,7 +106,7 @@ struct consume {
         int64_t deadline_us;
         semel_error failed; /* why it cannot go on */
 
-        /* the poll thread's own */
+        /* the poll thread's own, and consume_close()'s after it */
         pthread_t poll_thread;
         bool poll_started;
         struct bus_consumer *bus;
