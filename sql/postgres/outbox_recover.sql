@@ -1,5 +1,5 @@
 -- Exactly-once recovery (rule C8): exactly the listed rows, by id and event id, whatever their status.
--- (Ids as ranges: see outbox_mark_delete.sql.)
+-- (Ids as ranges: see outbox_mark_delete_tried.sql.)
 -- $1 slots, $2 epochs; $3 ids, $4 event ids, $5 keep them as PUBLISHED.
 WITH s AS MATERIALIZED (
   SELECT r.slot FROM semel.relay_slot r

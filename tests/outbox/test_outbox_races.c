@@ -476,7 +476,8 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                 const char *name, *sql, *args;
                 int uses;
         } statements[] = {
-                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', '{}', '{}', 'PENDING'", 2},
+                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', 'PENDING'", 1},
+                {"tried", sql_postgres_outbox_mark_delete_tried, "'{}', '{}', '{}', '{}', 'PENDING'", 1},
                 {"changed", sql_postgres_outbox_mark_update,
                  "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
                 {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},

@@ -201,14 +201,6 @@ out:
 
 /* -- operators -------------------------------------------------------------------------------- */
 
-static int64_t rows_changed(PGresult *res)
-{
-        long long n = 0;
-        (void)sscanf(PQcmdTuples(res), "%lld", &n);
-        PQclear(res);
-        return n;
-}
-
 semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t keep_us,
                           int64_t deadline_us, int64_t *ret_rows, semel_error *err)
 {
@@ -220,7 +212,8 @@ semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_prune, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
-        *ret_rows = rows_changed(res);
+        *ret_rows = pg_result_changed(res);
+        PQclear(res);
         return SEMEL_OK;
 }
 
@@ -307,7 +300,8 @@ semel_code pg_inbox_decide(struct inbox_session *s, struct span consumer, int64_
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_decide, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
-        int64_t n = rows_changed(res);
+        int64_t n = pg_result_changed(res);
+        PQclear(res);
         if (n == 0)
                 return err_set(err, SEMEL_ERR_NOT_FOUND,
                                "there is no such dead letter; `semel inbox dead list` shows what "

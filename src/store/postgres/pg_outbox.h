@@ -36,7 +36,9 @@ enum outbox_query {
         OQ_FETCH_BYTES,
         OQ_FETCH_LOCKED,
         OQ_FETCH_CLAIM,
+        OQ_FENCE,
         OQ_MARK_DELETE,
+        OQ_MARK_DELETE_TRIED,
         OQ_MARK_UPDATE,
         OQ_RECOVER,
         OQ_UNSTICK,
@@ -99,7 +101,7 @@ struct pg_outbox {
         char lock_timeout[24], idle_timeout[24]; /* as the server reads them */
         unsigned failures;
         int64_t retry_us;  /* no new attempt to connect before */
-        struct params params[3];
+        struct params params[5]; /* the last: of the session itself */
         PGresult *blocked_res;
         struct outbox_blocked *blocked;
 };

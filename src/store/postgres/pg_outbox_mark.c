@@ -2,9 +2,9 @@
  *
  * pg_outbox_mark: what became of rows, fenced (rule C1).
  *
- * Each statement locks the rows of its slots with the epochs it was told, and only then touches
- * rows of the outbox, only those that are as they were read.  Its answer is both facts: which slots were
- * ours, and how many rows it changed.
+ * The fence locks the rows of the slots with the epochs it was told; what follows in the same transaction
+ * touches rows of these slots only, and only those that are as they were read.  The answer is both facts:
+ * which slots were ours, and how many rows were changed.
  */
 #include <stdio.h>
 
@@ -25,42 +25,15 @@ static void slot_params(struct params *p, const struct outbox_slot *slots, size_
         }
 }
 
-/* What both statements have: $3 ids, $5 attempts as read, $6 the status. */
+/* What all marks have: $3 ids, and the status as read in its place. */
 static void mark_begin(struct params *p, int n, const struct outbox_slot *slots, size_t slot_count,
-                       enum outbox_mode mode)
+                       int status_at, enum outbox_mode mode)
 {
         pg_params_clear(p, n);
         slot_params(p, slots, slot_count);
         pg_params_array(p, 2, PG_INT8);
-        pg_params_array(p, 4, PG_INT4);
-        pg_params_text(p, 5, span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
-}
-
-static void mark_begin_delete(struct params *p, const struct outbox_slot *slots, size_t slot_count,
-                              enum outbox_mode mode)
-{
-        mark_begin(p, 6, slots, slot_count, mode);
-        pg_params_array(p, 3, PG_INT8);
-}
-
-static void mark_begin_update(struct params *p, const struct outbox_slot *slots, size_t slot_count,
-                              enum outbox_mode mode)
-{
-        mark_begin(p, 9, slots, slot_count, mode);
-        pg_params_array(p, 3, PG_INT2);
-        pg_params_array(p, 6, PG_INT2);
-        pg_params_array(p, 7, PG_INT8);
-        pg_params_array(p, 8, PG_TEXT);
-}
-
-static void mark_add_delete(struct params *p, const struct outbox_mark *mark)
-{
-        if (mark->attempts == 0) {
-                pg_params_int(p, 2, mark->id);
-                return;
-        }
-        pg_params_int(p, 3, mark->id);
-        pg_params_int(p, 4, mark->attempts);
+        pg_params_text(p, status_at,
+                       span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
 }
 
 /* One line that the column takes, whatever a broker said. */
@@ -73,6 +46,17 @@ static struct span reason_of(const char *reason)
                         s.n--;
         }
         return utf8_valid(s) ? s : span_str("the reason is no UTF-8");
+}
+
+static void mark_begin_update(struct params *p, const struct outbox_slot *slots, size_t slot_count,
+                              enum outbox_mode mode)
+{
+        mark_begin(p, 9, slots, slot_count, 5, mode);
+        pg_params_array(p, 3, PG_INT2);
+        pg_params_array(p, 4, PG_INT4);
+        pg_params_array(p, 6, PG_INT2);
+        pg_params_array(p, 7, PG_INT8);
+        pg_params_array(p, 8, PG_TEXT);
 }
 
 static void mark_add_update(struct params *p, const struct outbox_mark *mark)
@@ -95,42 +79,59 @@ static void mark_add_update(struct params *p, const struct outbox_mark *mark)
 }
 
 struct plan {
-        struct pg_step steps[3]; /* delete, update, COMMIT */
-        size_t n, marks;         /* of them, statements that mark */
+        struct pg_step steps[5]; /* the fence, gone, gone at a later attempt, changed, COMMIT */
+        size_t n, marks;         /* of them, those before COMMIT */
         size_t untried;          /* nothing to write: they are PENDING as they were */
         uint32_t named;          /* slots */
 };
+
+static void plan_step(struct plan *plan, enum outbox_query query, struct params *params)
+{
+        plan->steps[plan->n++] = (struct pg_step){.query = query, .params = params};
+}
 
 static void plan_marks(struct pg_outbox *ob, enum outbox_mode mode, bool keep,
                        const struct outbox_slot *slots, size_t slot_count,
                        const struct outbox_mark *marks, size_t mark_count, struct plan *plan)
 {
-        struct params *gone = &ob->params[0], *changed = &ob->params[1];
-        size_t deletes = 0, updates = 0;
+        struct params *fence = &ob->params[0], *gone = &ob->params[1], *tried = &ob->params[2],
+                      *changed = &ob->params[3];
+        size_t gones = 0, trieds = 0, changes = 0;
         *plan = (struct plan){.n = 0};
         for (size_t i = 0; i < slot_count; i++)
                 plan->named |= 1u << slots[i].slot;
-        mark_begin_delete(gone, slots, slot_count, mode);
+        pg_params_clear(fence, 2);
+        slot_params(fence, slots, slot_count);
+        mark_begin(gone, 4, slots, slot_count, 3, mode);
+        mark_begin(tried, 5, slots, slot_count, 4, mode);
+        pg_params_array(tried, 3, PG_INT4);
         mark_begin_update(changed, slots, slot_count, mode);
         for (size_t i = 0; i < mark_count; i++) {
-                if (marks[i].verdict == OUTBOX_DONE && !keep) {
-                        mark_add_delete(gone, &marks[i]);
-                        deletes++;
-                } else if (marks[i].verdict == OUTBOX_UNTRIED && mode != OUTBOX_TWO_PHASE) {
+                const struct outbox_mark *mark = &marks[i];
+                if (mark->verdict == OUTBOX_UNTRIED && mode != OUTBOX_TWO_PHASE) {
                         plan->untried++;
+                } else if (mark->verdict != OUTBOX_DONE || keep) {
+                        mark_add_update(changed, mark);
+                        changes++;
+                } else if (mark->attempts > 0) {
+                        pg_params_int(tried, 2, mark->id);
+                        pg_params_int(tried, 3, mark->attempts);
+                        trieds++;
                 } else {
-                        mark_add_update(changed, &marks[i]);
-                        updates++;
+                        pg_params_int(gone, 2, mark->id);
+                        gones++;
                 }
         }
-        if (deletes > 0 || updates == 0)
-                plan->steps[plan->n++] = (struct pg_step){.query = OQ_MARK_DELETE, .params = gone};
-        if (updates > 0)
-                plan->steps[plan->n++] =
-                        (struct pg_step){.query = OQ_MARK_UPDATE, .params = changed};
+        plan_step(plan, OQ_FENCE, fence);
+        if (gones > 0)
+                plan_step(plan, OQ_MARK_DELETE, gone);
+        if (trieds > 0)
+                plan_step(plan, OQ_MARK_DELETE_TRIED, tried);
+        if (changes > 0)
+                plan_step(plan, OQ_MARK_UPDATE, changed);
         plan->marks = plan->n;
         if (ob->in_tx)
-                plan->steps[plan->n++] = (struct pg_step){.query = OQ_COMMIT};
+                plan_step(plan, OQ_COMMIT, NULL);
 }
 
 /* How many of the marks were for slots that we still have. */
@@ -151,7 +152,7 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                           struct outbox_marked *ret, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
-        PGresult *res[3] = {NULL, NULL, NULL};
+        PGresult *res[5];
         struct plan plan;
         semel_code code = SEMEL_OK;
         if (mode == OUTBOX_SINGLE && !ob->in_tx)
@@ -168,15 +169,12 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                 return code;
         }
         ob->in_tx = false;
-        uint32_t owned = plan.named;
+        uint32_t owned = plan.named & (uint32_t)pg_result_int(res[0], 0, 0);
         int64_t rows = 0;
-        for (size_t i = 0; i < plan.n; i++) {
-                if (i < plan.marks) {
-                        owned &= (uint32_t)pg_result_int(res[i], 0, 0);
-                        rows += pg_result_int(res[i], 0, 1);
-                }
+        for (size_t i = 1; i < plan.marks; i++)
+                rows += pg_result_changed(res[i]);
+        for (size_t i = 0; i < plan.n; i++)
                 PQclear(res[i]);
-        }
         size_t ours = count_owned(marks, mark_count, owned, mode);
         uint32_t lost = plan.named & ~owned;
         *ret = (struct outbox_marked){

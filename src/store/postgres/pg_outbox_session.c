@@ -26,7 +26,9 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_FETCH_BYTES] = sql_postgres_outbox_fetch_bytes,
         [OQ_FETCH_LOCKED] = sql_postgres_outbox_fetch_locked,
         [OQ_FETCH_CLAIM] = sql_postgres_outbox_fetch_claim,
+        [OQ_FENCE] = sql_postgres_outbox_fence,
         [OQ_MARK_DELETE] = sql_postgres_outbox_mark_delete,
+        [OQ_MARK_DELETE_TRIED] = sql_postgres_outbox_mark_delete_tried,
         [OQ_MARK_UPDATE] = sql_postgres_outbox_mark_update,
         [OQ_RECOVER] = sql_postgres_outbox_recover,
         [OQ_UNSTICK] = sql_postgres_outbox_unstick,
@@ -138,8 +140,8 @@ static semel_code greet(struct pg_outbox *ob, int64_t deadline_us, semel_error *
         PQclear(res[1]);
         if (code != SEMEL_OK || !ob->direct)
                 return code;
-        session_params(ob, &ob->params[2], false);
-        code = pg_outbox_one(ob, OQ_SESSION, &ob->params[2], false, deadline_us, &res[0], err);
+        session_params(ob, &ob->params[4], false);
+        code = pg_outbox_one(ob, OQ_SESSION, &ob->params[4], false, deadline_us, &res[0], err);
         PQclear(res[0]);
         return code;
 }

@@ -4,6 +4,8 @@
  */
 #include "store/postgres/pg_row.h"
 
+#include <stdlib.h>
+
 /* Columns of list_rows.sql; select_rows.sql goes on with the reply. */
 enum column {
         COL_ID,
@@ -42,6 +44,11 @@ int64_t pg_result_int(const PGresult *res, int row, int column)
         for (int i = 0; i < n && i < 8; i++)
                 v = v << 8 | p[i];
         return (int64_t)v;
+}
+
+int64_t pg_result_changed(PGresult *res)
+{
+        return strtoll(PQcmdTuples(res), NULL, 10);
 }
 
 int64_t pg_result_time_us(const PGresult *res, int row, int column)

@@ -13,6 +13,7 @@
 
 /* Values of a result.  A NULL is 0, an empty span. */
 int64_t pg_result_int(const PGresult *res, int row, int column);
+int64_t pg_result_changed(PGresult *res); /* by the command's tag */
 int64_t pg_result_time_us(const PGresult *res, int row, int column); /* Unix time */
 struct span pg_result_bytes(const PGresult *res, int row, int column);
 bool pg_result_bool(const PGresult *res, int row, int column);
