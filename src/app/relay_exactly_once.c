@@ -39,7 +39,7 @@ static bool init_transactions(struct lane *l)
         if (result == BUS_TX_OK)
                 return true;
         if (err.code != SEMEL_OK)
-                lane_broker_is_away(l, err.text);
+                lane_broker_is_away(l, &err);
         return false;
 }
 
@@ -108,7 +108,7 @@ bool lane_recover(struct lane *l)
         if (ok)
                 lane_broker_is_back(l);
         else if (code == SEMEL_ERR_STORE_DOWN || code == SEMEL_ERR_UNKNOWN)
-                lane_broker_is_away(l, err.text);
+                lane_broker_is_away(l, &err);
         else
                 relay_fail(r, &err); /* no such topic may be made, or it is another one */
         bool exists; /* so that the first marker does not wait for the metadata */

@@ -93,7 +93,7 @@ bool lane_wave_begin(struct lane *l);
  * last message, made when it is known which rows are under way. */
 void lane_wave_run(struct lane *l, bool (*last)(struct lane *l));
 bool lane_owns_all(struct lane *l);
-void lane_broker_is_away(struct lane *l, const char *why);
+void lane_broker_is_away(struct lane *l, const semel_error *why);
 void lane_broker_is_back(struct lane *l);
 enum { LANE_NO_OPAQUE = -1 };
 

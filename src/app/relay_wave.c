@@ -120,7 +120,7 @@ bool lane_producer_open(struct lane *l)
         if (code == SEMEL_ERR_ARGUMENT)
                 relay_fail(r, &err);
         else if (code != SEMEL_OK)
-                lane_broker_is_away(l, err.text);
+                lane_broker_is_away(l, &err);
         for (size_t i = 0; i < l->topic_count; i++)
                 l->topic[i].looked_us = 0; /* this producer has not heard of them */
         return code == SEMEL_OK;
@@ -140,14 +140,15 @@ void lane_producer_drop(struct lane *l, const char *why)
 
 /* -- is the broker there? -------------------------------------------------------------------------------- */
 
-void lane_broker_is_away(struct lane *l, const char *why)
+void lane_broker_is_away(struct lane *l, const semel_error *why)
 {
         if (l->broker_away)
                 return;
         l->broker_away = true;
         atomic_fetch_add(&l->r->metrics.broker_away, 1);
-        relay_say(l->r, "lane %d: the broker is away, nothing more is read until it answers: %s",
-                  l->index, why);
+        relay_say(l->r, "lane %d: %s, nothing more is read until it answers: %s", l->index,
+                  why->code == SEMEL_ERR_ACCESS ? "no way to the broker" : "the broker is away",
+                  why->text);
 }
 
 void lane_broker_is_back(struct lane *l)
@@ -167,7 +168,7 @@ static bool look(struct lane *l, struct lane_topic *t)
         if (until_us <= now ||
             bus_topic_look(l->p, t->name, until_us - now, &t->exists, &t->bytes_max, &err) !=
                     SEMEL_OK) {
-                lane_broker_is_away(l, err.text);
+                lane_broker_is_away(l, &err);
                 return false;
         }
         lane_broker_is_back(l);
@@ -383,6 +384,7 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
         struct relay *r = l->r;
         int64_t begun_us = clock_boot_us(), heard_us = begun_us;
         const char *why = NULL;
+        struct semel_error silent = {0};
         produce_ready(l);
         if (last && !l->purge && !l->broken && !w->stopped && !last(l))
                 l->broken = true;
@@ -407,7 +409,9 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
                         heard_us = now;
                         lane_broker_is_back(l);
                 } else if (now - heard_us > SILENCE_US) {
-                        lane_broker_is_away(l, "no report for 5 s");
+                        (void)err_set(&silent, SEMEL_ERR_STORE_DOWN, "no report for 5 s");
+                        bus_producer_explain(l->p, &silent);
+                        lane_broker_is_away(l, &silent);
                 }
                 produce_ready(l); /* strict: the next of each key */
         }

@@ -59,8 +59,8 @@ struct bus_report {
 struct bus_producer;
 
 /* transactional_id NULL: an idempotent producer without transactions.
- * on_report called inside bus_producer_poll(), bus_producer_flush(), bus_producer_abandon() and
- *           bus_tx_*().
+ * on_report called inside bus_producer_poll(), bus_producer_flush(), bus_producer_abandon(),
+ *           bus_topic_look() and bus_tx_*().
  * For strict order the caller sends one message of a key at a time. */
 semel_code bus_producer_open(const struct bus_config *config, const char *transactional_id,
                              int64_t transaction_timeout_us,
@@ -89,6 +89,9 @@ size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us);
 size_t bus_producer_flush(struct bus_producer *p, int64_t timeout_us);
 size_t bus_producer_unreported(const struct bus_producer *p);
 
+/* There was no report: *err says so, and here why, if that is known. */
+void bus_producer_explain(const struct bus_producer *p, semel_error *err);
+
 /* Is it fatal by now?  *err then says why. */
 bool bus_producer_is_fatal(struct bus_producer *p, semel_error *err);
 
@@ -105,7 +108,8 @@ void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine
  * *ret_exists false: not now (it may be made later; auto-creation is tried).
  * *ret_bytes_max: of the record batch, from the topic's max.message.bytes; 0: not known, or records are
  * compressed, so that only the broker can tell.
- * Errors: SEMEL_ERR_STORE_DOWN (no broker answers within the timeout). */
+ * Errors: SEMEL_ERR_STORE_DOWN (no broker answers within the timeout), SEMEL_ERR_ACCESS (the same, and it
+ * is known that the password or a certificate is refused). */
 semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t timeout_us,
                           bool *ret_exists, int64_t *ret_bytes_max, semel_error *err);
 

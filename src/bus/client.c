@@ -29,17 +29,23 @@ static void blot_out(char *line, const char *secret)
                 memset(at, '*', n);
 }
 
+/* One line, without secrets. */
+static void clean(const struct bus_client *client, char *line)
+{
+        for (size_t i = 0; client->secrets && i < client->secrets->n; i++)
+                blot_out(line, client->secrets->value[i]);
+        for (char *p = line; *p; p++)
+                if (*p == '\n' || *p == '\r')
+                        *p = ' ';
+}
+
 void bus_client_log(const struct bus_client *client, int level, const char *text)
 {
         if (!client->log)
                 return;
         char line[LOG_LINE_BYTES];
         (void)snprintf(line, sizeof line, "%s", text);
-        for (size_t i = 0; client->secrets && i < client->secrets->n; i++)
-                blot_out(line, client->secrets->value[i]);
-        for (char *p = line; *p; p++)
-                if (*p == '\n' || *p == '\r')
-                        *p = ' ';
+        clean(client, line);
         client->log(client->log_arg, level, line);
 }
 
@@ -49,12 +55,70 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
         const struct bus_client *client = rd_kafka_opaque(rk);
         /* One set of properties serves the relay and the consumer: that a producer has no use
          * for one of a consumer is no news. */
-        if (strcmp(facility, "CONFWARN") == 0)
+        if (strcmp(facility, "CONFWARN") == 0 ||
+            (client && client->tells_troubles && strcmp(facility, "FAIL") == 0))
                 return;
         char line[LOG_LINE_BYTES];
         (void)snprintf(line, sizeof line, "%s: %s", facility, text);
         if (client)
                 bus_client_log(client, level, line);
+}
+
+/* -- troubles of connections --------------------------------------------------------------------- */
+
+void bus_client_on_error(rd_kafka_t *rk, int e, const char *reason, void *opaque)
+{
+        struct bus_client *client = opaque;
+        (void)rk;
+        if (e == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || e == RD_KAFKA_RESP_ERR__FATAL)
+                return; /* of no connection */
+        client->trouble = (rd_kafka_resp_err_t)e;
+        (void)snprintf(client->trouble_text, sizeof client->trouble_text, "%s", reason);
+        clean(client, client->trouble_text);
+        char *tail = strstr(client->trouble_text, " (after "); /* how long it took, how often it was */
+        if (tail)
+                *tail = 0;
+}
+
+/* Until 2.6.1 librdkafka sends a nonce that Kafka takes for a wrong password from 4.0 on. */
+enum { SCRAM_IS_RIGHT_SINCE = 0x02060100 };
+
+static const char *doubt(const struct bus_client *client)
+{
+        return rd_kafka_version() < SCRAM_IS_RIGHT_SINCE && strstr(client->trouble_text, "SCRAM") &&
+                               !strstr(client->trouble_text, "Unsupported")
+                       ? "; librdkafka before 2.6.1 cannot log in to Kafka 4 by SCRAM, whatever the password: "
+                         "update it, or use PLAIN (over TLS) or a certificate"
+                       : "";
+}
+
+semel_code bus_client_explain(const struct bus_client *client, semel_code code, semel_error *err)
+{
+        char before[ERR_TEXT_BYTES_MAX];
+        const char *why = client->trouble_text;
+        if (client->trouble == RD_KAFKA_RESP_ERR_NO_ERROR)
+                return code;
+        /* The same failure is _SSL, with advice, or _TRANSPORT, without: it depends on who is faster. */
+        if (client->trouble == RD_KAFKA_RESP_ERR__SSL || strstr(why, "SSL routines"))
+                return err_set(err, SEMEL_ERR_ACCESS, "no TLS with Kafka: %s%s", why,
+                               strstr(why, "verify failed") && !strstr(why, "ssl.ca.location")
+                                       ? "; ssl.ca.location names who signed the broker's certificate"
+                                       : "");
+        switch (client->trouble) {
+        case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+                return err_set(err, SEMEL_ERR_ACCESS, "Kafka does not let us in: %s%s", why, doubt(client));
+        default:
+                if (!err)
+                        return code;
+                (void)snprintf(before, sizeof before, "%s", err->text);
+                return err_set(err, code, "%s: %s", before, why);
+        }
+}
+
+void bus_client_forget_trouble(struct bus_client *client)
+{
+        client->trouble = RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 static semel_code secrets_keep(const struct bus_config *config, struct bus_client *client,

@@ -16,6 +16,9 @@ struct bus_client {
         void *log_arg;
         struct bus_secrets *secrets; /* blotted out of log lines */
         void *owner;                 /* the producer or consumer */
+        bool tells_troubles;         /* the owner's own error callback logs troubles of connections */
+        rd_kafka_resp_err_t trouble; /* of the last connection that failed; 0: none */
+        char trouble_text[384];
 };
 
 /* One property of ours. */
@@ -36,6 +39,15 @@ semel_code bus_client_open(rd_kafka_conf_t *conf, rd_kafka_type_t type, rd_kafka
 
 /* A line of our own, without secrets. */
 void bus_client_log(const struct bus_client *client, int level, const char *text);
+
+/* Why a connection failed, for whoever gets no answer then.  As an error callback it is called while
+ * events are served. */
+void bus_client_on_error(rd_kafka_t *rk, int e, const char *reason, void *opaque);
+
+/* There was no answer, and *err says so: with the trouble, if one is known.  Returns the code, which is
+ * SEMEL_ERR_ACCESS where the password or a certificate is refused. */
+semel_code bus_client_explain(const struct bus_client *client, semel_code code, semel_error *err);
+void bus_client_forget_trouble(struct bus_client *client);
 
 void bus_client_release(struct bus_client *client);
 

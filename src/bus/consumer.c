@@ -79,13 +79,14 @@ static void on_error(rd_kafka_t *rk, int e, const char *reason, void *opaque)
 {
         struct bus_client *client = opaque;
         struct bus_consumer *c = client->owner;
-        (void)rk;
         semel_code code = bus_code_of((rd_kafka_resp_err_t)e);
-        if (e == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || code == SEMEL_ERR_ACCESS)
-                (void)err_set(&c->trouble, code, "Kafka: %s (%s)", reason,
-                              rd_kafka_err2name((rd_kafka_resp_err_t)e));
-        else
+        bus_client_on_error(rk, e, reason, client);
+        if (e == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || code == SEMEL_ERR_ACCESS) {
+                (void)err_set(&c->trouble, code, "Kafka: %s", reason);
+                c->trouble.code = bus_client_explain(client, code, &c->trouble);
+        } else {
                 bus_client_log(client, 4, reason);
+        }
 }
 
 /* -- opening and closing --------------------------------------------------------------------------- */
@@ -140,6 +141,7 @@ semel_code bus_consumer_open(const struct bus_config *config, const char *group,
                 return rc;
         }
         c->client.owner = c;
+        c->client.tells_troubles = true;
         if (hooks)
                 c->hooks = *hooks;
         rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);

@@ -8,6 +8,11 @@
 #include "bus/client.h"
 #include <librdkafka/rdkafka_mock.h> /* asks for rdkafka.h before it */
 
+#include "core/limits.h"
+#include "sys/clock.h"
+
+#define ASK_US (500 * MS) /* between two looks at what went wrong */
+
 struct bus_mock {
         rd_kafka_t *rk;
         rd_kafka_mock_cluster_t *cluster;
@@ -107,19 +112,28 @@ semel_code bus_is_mock(const struct bus_config *config, int64_t timeout_us, bool
         semel_code rc = bus_conf_new(config, NULL, NULL, &client, &conf, err);
         if (rc != SEMEL_OK)
                 return rc;
+        rd_kafka_conf_set_error_cb(conf, bus_client_on_error);
         rc = bus_client_open(conf, RD_KAFKA_PRODUCER, &rk, err);
         if (rc != SEMEL_OK) {
                 bus_client_release(&client);
                 return rc;
         }
-        char *id = rd_kafka_clusterid(rk, bus_ms(timeout_us));
-        if (id)
-                *ret_mock = bus_cluster_is_mock(id);
-        else
+        int64_t left_us = timeout_us, deadline_us = clock_boot_us() + timeout_us;
+        char *id = NULL;
+        do {
+                id = rd_kafka_clusterid(rk, bus_ms(left_us < ASK_US ? left_us : ASK_US));
+                (void)rd_kafka_poll(rk, 0); /* its errors: a password that is refused stays so */
                 rc = err_set(err, SEMEL_ERR_STORE_DOWN, "no Kafka broker of %s answers",
                              config->brokers);
-        if (id)
+                rc = bus_client_explain(&client, rc, err);
+                left_us = deadline_us - clock_boot_us();
+        } while (!id && rc != SEMEL_ERR_ACCESS && left_us > 0);
+        if (id) {
+                err_clear(err);
+                rc = SEMEL_OK;
+                *ret_mock = bus_cluster_is_mock(id);
                 rd_kafka_mem_free(rk, id);
+        }
         rd_kafka_destroy(rk);
         bus_client_release(&client);
         return rc;

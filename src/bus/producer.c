@@ -45,6 +45,11 @@ bool bus_producer_is_fatal(struct bus_producer *p, semel_error *err)
         return p->broken;
 }
 
+void bus_producer_explain(const struct bus_producer *p, semel_error *err)
+{
+        (void)bus_client_explain(&p->client, err->code, err);
+}
+
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
         const struct bus_client *client = opaque;
@@ -64,6 +69,8 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
                               "a record of topic \"%s\" may or may not have been written: %s (%s)",
                               t->name, report.text, report.name);
         }
+        if (!m->err)
+                bus_client_forget_trouble(&p->client);
         p->unreported--;
         if (--t->unreported == 0)
                 t->bytes = 0;
@@ -127,6 +134,7 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
         p->on_report = on_report;
         p->arg = arg;
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+        rd_kafka_conf_set_error_cb(conf, bus_client_on_error);
         rc = bus_client_open(conf, RD_KAFKA_PRODUCER, &p->rk, err);
         if (rc != SEMEL_OK) {
                 bus_client_release(&p->client);

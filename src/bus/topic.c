@@ -122,9 +122,14 @@ static semel_code ask(struct bus_producer *p, struct topic *t, int ms, rd_kafka_
 {
         const struct rd_kafka_metadata *md = NULL;
         rd_kafka_resp_err_t e = rd_kafka_metadata(p->rk, 0, t->rkt, &md, ms < 1 ? 1 : ms);
-        if (e)
-                return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\": %s",
-                               t->name, rd_kafka_err2str(e));
+        (void)rd_kafka_poll(p->rk, 0); /* errors of the time until now */
+        if (e) {
+                semel_code rc = err_set(err, SEMEL_ERR_STORE_DOWN,
+                                        "Kafka does not answer about topic \"%s\": %s", t->name,
+                                        rd_kafka_err2str(e));
+                return bus_client_explain(&p->client, rc, err);
+        }
+        bus_client_forget_trouble(&p->client);
         *ret_e = md->topic_cnt == 1 ? md->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
         rd_kafka_metadata_destroy(md);
         return SEMEL_OK;

@@ -9,8 +9,10 @@
 static enum bus_tx_result judge(struct bus_producer *p, const char *step, rd_kafka_error_t *e,
                                 semel_error *err)
 {
-        if (!e)
+        if (!e) {
+                bus_client_forget_trouble(&p->client);
                 return BUS_TX_OK;
+        }
         const struct bus_tx_error what = {
                 .code = rd_kafka_error_code(e),
                 .fatal = rd_kafka_error_is_fatal(e) || rd_kafka_fatal_error(p->rk, NULL, 0) != 0,
@@ -23,6 +25,10 @@ static enum bus_tx_result judge(struct bus_producer *p, const char *step, rd_kaf
         (void)err_set(err, code, "Kafka transaction, %s: %s (%s)", step, rd_kafka_error_string(e),
                       rd_kafka_error_name(e));
         rd_kafka_error_destroy(e);
+        if (result == BUS_TX_AGAIN) {
+                (void)rd_kafka_poll(p->rk, 0); /* why there was no answer */
+                (void)bus_client_explain(&p->client, code, err);
+        }
         return result;
 }
 

@@ -96,6 +96,8 @@ static bool check_database(struct consume *c)
 
 static void on_assigned(void *arg, const struct bus_partition *p, size_t n)
 {
+        struct consume *c = arg;
+        c->trouble_us = 0;
         part_assign(arg, p, n);
 }
 
@@ -104,12 +106,26 @@ static void on_revoked(void *arg, const struct bus_partition *p, size_t n, bool 
         part_revoke(arg, p, n, lost);
 }
 
+/* As `relay` does it. */
+static void on_kafka_log(void *arg, int level, const char *line)
+{
+        struct consume *c = arg;
+        int64_t now = clock_boot_us(), last = atomic_load(&c->log_us);
+        if (level > 4 || (last != 0 && now - last < CONSUME_LOG_US) ||
+            !atomic_compare_exchange_strong(&c->log_us, &last, now))
+                return;
+        consume_say(c, "kafka: %s", line);
+}
+
 static bool open_bus(struct consume *c)
 {
         const struct bus_consumer_hooks hooks = {
                 .assigned = on_assigned, .revoked = on_revoked, .arg = c};
         semel_error err = {0};
-        if (bus_consumer_open(&c->config.bus, c->config.group, c->config.topics,
+        struct bus_config bus = c->config.bus;
+        bus.log = on_kafka_log;
+        bus.log_arg = c;
+        if (bus_consumer_open(&bus, c->config.group, c->config.topics,
                               c->config.topic_count, &hooks, &c->bus, &err) == SEMEL_OK)
                 return true;
         fail(c, &err);
@@ -153,6 +169,20 @@ static void look_now(struct consume *c, int64_t *commit_us, int64_t *look_us)
         }
 }
 
+/* A broker that is away, or does not let us in, is told of again and again: that lasts, and is said once
+ * a minute. */
+static void say_trouble(struct consume *c, const semel_error *err)
+{
+        int64_t now_us = clock_boot_us();
+        bool worse = err->code == SEMEL_ERR_ACCESS && c->trouble != SEMEL_ERR_ACCESS;
+        if (c->trouble_us != 0 && now_us - c->trouble_us < CONSUME_SAY_US && !worse)
+                return;
+        c->trouble_us = now_us;
+        c->trouble = err->code;
+        consume_say(c, "%s%s", err->text,
+                    err->code == SEMEL_ERR_ACCESS ? "; it is tried again each second" : "");
+}
+
 /* Until it is time to end, or the consumer is finished; false: open another. */
 static bool poll_until_end(struct consume *c)
 {
@@ -164,12 +194,15 @@ static bool poll_until_end(struct consume *c)
                 semel_code code = bus_consume(c->bus, part_any_paused(c) ? CONSUME_PAUSED_US
                                                                          : CONSUME_POLL_US,
                                               &m, &err);
-                if (code == SEMEL_ERR_INTERNAL || code == SEMEL_ERR_ACCESS) {
-                        consume_say(c, "the consumer ended: %s", err.text);
+                if (code == SEMEL_ERR_ACCESS || code == SEMEL_ERR_STORE_DOWN)
+                        say_trouble(c, &err);
+                else if (code != SEMEL_OK)
+                        consume_say(c, "%s%s", code == SEMEL_ERR_INTERNAL ? "the consumer ended: " : "",
+                                    err.text);
+                if (code == SEMEL_ERR_ACCESS || code == SEMEL_ERR_INTERNAL)
                         return false;
-                }
-                if (code != SEMEL_OK)
-                        consume_say(c, "%s", err.text);
+                if (m)
+                        c->trouble_us = 0;
                 if (m && !part_push(c, m)) {
                         consume_say(c, "no memory for a message: the consumer is opened anew");
                         return false;
@@ -247,6 +280,7 @@ void *consume_poll_main(void *arg)
                         bool end = poll_until_end(c);
                         if (end)
                                 break;
+                        atomic_store(&c->ready, false); /* until the next one is assigned partitions */
                         leave_bus(c);
                         pause_for(c, CONSUME_DOWN_US);
                 }

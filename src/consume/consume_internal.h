@@ -25,6 +25,8 @@
 #define CONSUME_PRUNE_US (60 * SECOND)
 #define CONSUME_LETTER_US (1 * SECOND)
 #define CONSUME_LAG_US (2 * SECOND)
+#define CONSUME_SAY_US (60 * SECOND)       /* between two lines about a trouble that lasts */
+#define CONSUME_LOG_US (5 * SECOND)        /* between two lines of librdkafka's own */
 #define CONSUME_DOWN_US (1 * SECOND)       /* between tries of a database that is away */
 #define CONSUME_STOP_US (5 * SECOND)       /* of one that only people can help */
 enum { CONSUME_POST_ROWS = 16 };           /* events of one step of --post */
@@ -92,6 +94,7 @@ struct consume {
         bool needs_headers;
         atomic_uint_fast64_t counts[COUNTS];
         atomic_bool ready, database_down;
+        atomic_int_fast64_t log_us; /* when a line of librdkafka was passed on */
         atomic_uint_fast64_t turns;
         uint64_t turns_seen;
 
@@ -110,6 +113,8 @@ struct consume {
         pthread_t poll_thread;
         bool poll_started;
         struct bus_consumer *bus;
+        int64_t trouble_us; /* when a trouble with the broker was said; 0: there is none */
+        semel_code trouble;
         bool caught_up; /* an offset was committed in this run (O65) */
         atomic_bool may_prune;
 

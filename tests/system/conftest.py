@@ -129,10 +129,10 @@ def pg_own():
     server.close()
 
 
-def start_kafka():
+def start_kafka(make=None):
     from support.kafka import Kafka, NoKafka  # its client takes a moment to load
     try:
-        return Kafka().start()
+        return (make or Kafka)().start()
     except NoKafka as e:
         if os.environ.get('CI'):
             raise

@@ -106,9 +106,14 @@ def format_template(home):
     """A data folder as a new node has it; making one takes a JVM as long as a start."""
     conf = home / 'template.properties'
     conf.write_text(properties(1, 2, home / 'template'))
+    format_data(home, conf)
+
+
+def format_data(home, conf, *more):
+    """The data folder that the properties in conf name."""
     done = subprocess.run([java(), *JAVA_OPTIONS, '-cp', f'{home}/jars/*',
                            'kafka.tools.StorageTool', 'format', '-t', 'c2VtZWwtdGVzdHMtc2VtZQ',
-                           '-c', str(conf)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           '-c', str(conf), *more], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise NoKafka(f'the data folder cannot be formatted:\n{done.stdout}')
@@ -123,10 +128,17 @@ class Server:
         self.log = self.dir / 'log'
         self.conf = self.dir / 'server.properties'
         self.settings = dict(settings or {})
-        shutil.copytree(self.home / 'template', self.data)
         self.log.touch()
         self.popen = None
-        self.port = None
+        self.make_data()
+        self.port = None  # it has no place yet
+
+    def make_data(self):
+        shutil.copytree(self.home / 'template', self.data)
+
+    def more_settings(self):
+        """Laid over server.properties, anew for each try to find free ports."""
+        return self.settings
 
     @property
     def bootstrap(self):
@@ -143,10 +155,7 @@ class Server:
             self._start()
             return self
         for left in (4, 3, 2, 1, 0):
-            self.port, controller_port = free_ports(2)
-            text = properties(self.port, controller_port, self.data)
-            text += ''.join(f'{k}={v}\n' for k, v in self.settings.items())
-            self.conf.write_text(text)
+            self.configure(*free_ports(2))
             try:
                 self._start()
                 return self
@@ -155,20 +164,32 @@ class Server:
                     raise
         raise AssertionError
 
+    def configure(self, port, controller_port):
+        self.port, self.controller_port = port, controller_port
+        text = properties(port, controller_port, self.data)
+        text += ''.join(f'{k}={v}\n' for k, v in self.more_settings().items())
+        self.conf.write_text(text)
+
     def _start(self):
-        at = self.log.stat().st_size
+        self.launch()
+        self.wait_until_it_serves()
+
+    def launch(self):
+        self.started_at = self.log.stat().st_size
         argv = [java(), *JAVA_OPTIONS, '-cp', f'{self.home}/jars/*', 'kafka.Kafka', str(self.conf)]
         if shutil.which('setpriv'):
             argv = ['setpriv', '--pdeathsig=KILL', '--', *argv]  # it ends with whoever started it
         with open(self.log, 'ab') as log:
             self.popen = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           cwd=self.dir, start_new_session=True)
+
+    def wait_until_it_serves(self):
         end = time.monotonic() + START_SECONDS
-        while not self._serves(at):
+        while not self._serves(self.started_at):
             if not self.alive() or time.monotonic() > end:
                 self.kill()
                 raise NoKafka('the Kafka broker does not start:\n'
-                              + self.log.read_text(errors='replace')[at:][-3000:])
+                              + self.log.read_text(errors='replace')[self.started_at:][-3000:])
             pause()
 
     def _serves(self, at):

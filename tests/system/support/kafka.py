@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kafka broker of the tests' own (tests/support/kafka), with what tests want to do to it and
 see of it, through librdkafka's Python client."""
+import base64
 import itertools
 import os
 import pathlib
 import sys
 import time
+import uuid
 
 import confluent_kafka
 from confluent_kafka import admin
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'support' / 'kafka'))
-from kafka_server import NoKafka, Server  # noqa: E402
+from kafka_server import NoKafka, Server, format_data, free_ports  # noqa: E402
 
-__all__ = ['Kafka', 'NoKafka', 'consume_all', 'create_topic']
+__all__ = ['Kafka', 'NoKafka', 'consume_all', 'create_topic', 'format_data', 'free_ports']
 
 
 def quiet(bootstrap, **more):
@@ -21,10 +23,10 @@ def quiet(bootstrap, **more):
             **{k.replace('_', '.'): v for k, v in more.items()}}
 
 
-def create_topic(bootstrap, name, partitions=1, config=None):
+def create_topic(bootstrap, name, partitions=1, config=None, replicas=1):
     """Make it and wait until it can be used; returns the name."""
     a = admin.AdminClient(quiet(bootstrap))
-    future = a.create_topics([admin.NewTopic(name, partitions, 1, config=config or {})],
+    future = a.create_topics([admin.NewTopic(name, partitions, replicas, config=config or {})],
                              operation_timeout=15)[name]
     future.result(20)
     return name
@@ -61,12 +63,13 @@ def consume_all(bootstrap, topic, isolation='read_committed', timeout=30.0):
         c.close()
 
 
-class Kafka(Server):
-    """server.bootstrap; start() stop() kill() restart() pause() resume() close()."""
+class Client:
+    """What tests want of whatever has a `bootstrap`."""
     _names = itertools.count(1)
+    replicas = 1
 
     def create_topic(self, name, partitions=1, config=None):
-        return create_topic(self.bootstrap, name, partitions, config)
+        return create_topic(self.bootstrap, name, partitions, config, self.replicas)
 
     def new_topic(self, partitions=1, config=None):
         """A topic that no other test has; returns its name."""
@@ -99,6 +102,13 @@ class Kafka(Server):
             p.produce(topic, value, key, headers=headers[0] if headers else None)
         assert p.flush(30) == 0, f'{topic}: not all messages were taken'
 
+    def leaders(self, topic):
+        """{partition: node id of its leader; -1: none now}, and {partition: node ids of its in-sync
+        replicas}."""
+        a = admin.AdminClient(quiet(self.bootstrap))
+        t = a.list_topics(topic, 10).topics[topic].partitions
+        return {p: m.leader for p, m in t.items()}, {p: sorted(m.isrs) for p, m in t.items()}
+
     def committed(self, group, topic, partitions=1):
         """{partition: committed offset} of a group; -1001 where there is none."""
         c = confluent_kafka.Consumer(quiet(self.bootstrap, group_id=group))
@@ -108,3 +118,65 @@ class Kafka(Server):
             return {t.partition: t.offset for t in got}
         finally:
             c.close()
+
+
+class Kafka(Client, Server):
+    """server.bootstrap; start() stop() kill() restart() pause() resume() close()."""
+
+
+class Node(Server):
+    """One broker of a Cluster."""
+
+    def __init__(self, number):
+        self.number = number
+        super().__init__()
+
+    def make_data(self):
+        super().make_data()
+        meta = self.data / 'meta.properties'
+        lines = [line for line in meta.read_text().splitlines()
+                 if not line.startswith(('node.id', 'directory.id'))]
+        own = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')
+        meta.write_text('\n'.join([*lines, f'node.id={self.number}', f'directory.id={own}']) + '\n')
+
+
+class Cluster(Client):
+    """Brokers that are controllers too; everything is kept by each of three, and two must have it."""
+    replicas = 3
+    KEPT = {'default.replication.factor': 3, 'min.insync.replicas': 2,
+            'offsets.topic.replication.factor': 3, 'transaction.state.log.replication.factor': 3,
+            'transaction.state.log.min.isr': 2, 'controlled.shutdown.enable': 'true',
+            # a node that was killed is missed, and taken back, soon
+            'replica.lag.time.max.ms': 3000, 'broker.session.timeout.ms': 1500, 'broker.heartbeat.interval.ms': 250, 'controller.quorum.election.timeout.ms': 500,
+            'controller.quorum.fetch.timeout.ms': 1000, 'controller.quorum.election.backoff.max.ms': 500}
+
+    def __init__(self):
+        self.nodes = {n: Node(n) for n in range(1, self.replicas + 1)}
+
+    @property
+    def bootstrap(self):
+        return ','.join(n.bootstrap for n in self.nodes.values())
+
+    def start(self):
+        for left in (4, 3, 2, 1, 0):
+            ports = iter(free_ports(2 * self.replicas))
+            places = {n: (next(ports), next(ports)) for n in self.nodes}
+            voters = ','.join(f'{n}@127.0.0.1:{p[1]}' for n, p in places.items())
+            for n, node in self.nodes.items():
+                node.settings = {**self.KEPT, 'node.id': n, 'controller.quorum.voters': voters}
+                node.configure(*places[n])
+                node.launch()
+            try:
+                for node in self.nodes.values():
+                    node.wait_until_it_serves()
+                return self
+            except NoKafka as e:
+                for node in self.nodes.values():
+                    node.kill()
+                if left == 0 or 'Address already in use' not in str(e):
+                    raise
+        raise AssertionError
+
+    def close(self):
+        for node in self.nodes.values():
+            node.close()

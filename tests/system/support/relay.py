@@ -45,8 +45,8 @@ class Relay:
 
 def drained(*relays, code=0):
     """Told to end, each of them does, in time."""
-    for r in relays:
-        assert r.p.terminate(30) == code, r.p.logs()
+    for p in (getattr(r, 'p', r) for r in relays):
+        assert p.terminate(30) == code, p.logs()
 
 
 class Outbox:
@@ -78,12 +78,13 @@ class Outbox:
             c.execute('COMMIT')
             return ids
 
-    def fill(self, topic, rows, keys=100, size=400):
-        """Many rows in one statement: payloads are '<key> <n of the key>' with padding."""
+    def fill(self, topic, rows, keys=100, size=400, first=0):
+        """Many rows in one statement: payloads are '<key> <n of the key>' with padding; n begins at
+        `first`."""
         self.sql('''INSERT INTO semel.outbox (topic, key, payload)
                     SELECT %s, 'k' || (i %% %s),
-                           convert_to(rpad('k' || (i %% %s) || ' ' || (i / %s) || ' ', %s, 'x'), 'UTF8')
-                    FROM generate_series(0, %s - 1) i ORDER BY i''', topic, keys, keys, keys, size, rows)
+                           convert_to(rpad('k' || (i %% %s) || ' ' || (%s + i / %s) || ' ', %s, 'x'), 'UTF8')
+                    FROM generate_series(0, %s - 1) i ORDER BY i''', topic, keys, keys, first, keys, size, rows)
 
     def count(self, status=None):
         if status is None:
