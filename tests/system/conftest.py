@@ -17,6 +17,7 @@
     kafka       a real Kafka broker, one for the whole run: kafka.bootstrap, kafka.new_topic(6),
                 kafka.consume_all(topic) (support/kafka.py); leave it running
     kafka_own   a Kafka broker for this test alone: kill(), restart(), pause(), resume()
+    start_kafka start_kafka(Cluster): a running one of another kind; whoever starts it closes it
     outbox      a support.relay.Outbox on pg_store_url
     start_relay start_relay(mode='single', batch_rows=10) -> a running support.relay.Relay on pg_store_url
                 and kafka; another database by url=
@@ -129,7 +130,7 @@ def pg_own():
     server.close()
 
 
-def start_kafka(make=None):
+def kafka_or_skip(make=None):
     from support.kafka import Kafka, NoKafka  # its client takes a moment to load
     try:
         return (make or Kafka)().start()
@@ -140,15 +141,20 @@ def start_kafka(make=None):
 
 
 @pytest.fixture(scope='session')
+def start_kafka():
+    return kafka_or_skip
+
+
+@pytest.fixture(scope='session')
 def kafka():
-    server = start_kafka()
+    server = kafka_or_skip()
     yield server
     server.close()
 
 
 @pytest.fixture
 def kafka_own():
-    server = start_kafka()
+    server = kafka_or_skip()
     yield server
     server.close()
 

@@ -7,7 +7,6 @@ import urllib.request
 
 import pytest
 
-from conftest import start_kafka
 from support import wait_until
 from support.relay import Relay, drained, in_order
 
@@ -21,7 +20,7 @@ NOT_TRUSTED = r'no TLS with Kafka: .*certificate verify failed.*ssl.ca.location'
 
 
 @pytest.fixture(scope='module')
-def secure():
+def secure(start_kafka):
     from support.kafka_secure import SecureKafka
     server = start_kafka(SecureKafka)
     yield server
@@ -189,7 +188,9 @@ def test_a_password_that_is_changed_and_changed_back(world, secure):
     """They run on meanwhile, and need no restart."""
     from support.kafka_secure import PASSWORD
     topic = secure.new_topic(3)
-    relay, consumer = world.relay(by_password(secure)), world.consume(by_password(secure), topic)
+    where, properties = by_password(secure)
+    soon = {'session.timeout.ms': 2000, 'heartbeat.interval.ms': 500}  # a member that cannot leave is missed
+    relay, consumer = world.relay((where, properties)), world.consume((where, {**properties, **soon}), topic)
     world.outbox.fill(topic, ROWS, keys=20)
     world.wait_effects()
     world.outbox.wait_empty()

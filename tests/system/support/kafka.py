@@ -165,17 +165,22 @@ class Cluster(Client):
             for n, node in self.nodes.items():
                 node.settings = {**self.KEPT, 'node.id': n, 'controller.quorum.voters': voters}
                 node.configure(*places[n])
-                node.launch()
             try:
-                for node in self.nodes.values():
-                    node.wait_until_it_serves()
-                return self
+                return self.start_again()
             except NoKafka as e:
                 for node in self.nodes.values():
                     node.kill()
                 if left == 0 or 'Address already in use' not in str(e):
                     raise
         raise AssertionError
+
+    def start_again(self):
+        """All of them, at the places that they have: none serves before most are there."""
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            node.wait_until_it_serves()
+        return self
 
     def close(self):
         for node in self.nodes.values():
