@@ -171,6 +171,12 @@ size_t bus_producer_unreported(const struct bus_producer *p)
         return p->tail - p->head;
 }
 
+void bus_producer_explain(const struct bus_producer *p, semel_error *err)
+{
+        (void)p;
+        (void)err;
+}
+
 size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us)
 {
         struct sent done[64];

@@ -48,6 +48,7 @@ FOREIGN = {
     'libpq-fe.h': 'src/store/postgres/',
     'libpq-events.h': 'src/store/postgres/',
     'librdkafka/': 'src/bus/',
+    'threads.h': 'tests/support/',
     'curl/curl.h': 'src/call/',
     'uv.h': 'src/net/',
     'yaml.h': 'src/conf/',
