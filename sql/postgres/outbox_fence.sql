@@ -3,9 +3,6 @@
 -- bits.
 -- $1 slots, $2 epochs.
 WITH s AS MATERIALIZED (
-  SELECT r.slot FROM semel.relay_slot r
-  JOIN unnest($1::smallint[], $2::bigint[]) AS e (slot, epoch)
-    ON r.slot = e.slot AND r.epoch = e.epoch
-  WHERE r.outbox = 'semel.outbox'
+@outbox_fenced.part
   ORDER BY r.slot FOR SHARE OF r)
 SELECT coalesce(bit_or(1 << s.slot::integer), 0) FROM s

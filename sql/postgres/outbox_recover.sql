@@ -2,10 +2,7 @@
 -- (Ids as ranges: see outbox_mark_delete_tried.sql.)
 -- $1 slots, $2 epochs; $3 ids, $4 event ids, $5 keep them as PUBLISHED.
 WITH s AS MATERIALIZED (
-  SELECT r.slot FROM semel.relay_slot r
-  JOIN unnest($1::smallint[], $2::bigint[]) AS e (slot, epoch)
-    ON r.slot = e.slot AND r.epoch = e.epoch
-  WHERE r.outbox = 'semel.outbox'
+@outbox_fenced.part
   ORDER BY r.slot FOR SHARE OF r),
 kept AS (
   UPDATE semel.outbox o

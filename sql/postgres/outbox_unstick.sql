@@ -1,10 +1,7 @@
 -- Rows that were left PUBLISHING go back, under the epochs (mode two-phase).
 -- $1 slots, $2 epochs; $3 those that have been so for so many microseconds.
 WITH s AS MATERIALIZED (
-  SELECT r.slot FROM semel.relay_slot r
-  JOIN unnest($1::smallint[], $2::bigint[]) AS e (slot, epoch)
-    ON r.slot = e.slot AND r.epoch = e.epoch
-  WHERE r.outbox = 'semel.outbox'
+@outbox_fenced.part
   ORDER BY r.slot FOR SHARE OF r),
 m AS (
   UPDATE semel.outbox o

@@ -110,12 +110,6 @@ void semel_shutdown_ready(semel_shutdown *down)
 
 void semel_shutdown_alive(semel_shutdown *down)
 {
-        if (down->watchdog_us == 0)
-                return;
-        int64_t now_us = clock_boot_us(), told_us = atomic_load(&down->told_at_us);
-        if (told_us != 0 && now_us - told_us < down->watchdog_us)
-                return;
-        int_fast64_t expected = told_us;
-        if (atomic_compare_exchange_strong(&down->told_at_us, &expected, now_us))
+        if (down->watchdog_us != 0 && clock_is_time(&down->told_at_us, down->watchdog_us))
                 notify_manager("WATCHDOG=1");
 }

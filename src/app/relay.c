@@ -83,11 +83,8 @@ int64_t relay_deadline_us(struct relay *r, int64_t deadline_us)
 static void on_kafka_log(void *arg, int level, const char *line)
 {
         struct relay *r = arg;
-        int64_t now = clock_boot_us(), last = atomic_load(&r->log_us);
-        if (level > 4 || (last != 0 && now - last < 5 * SECOND) ||
-            !atomic_compare_exchange_strong(&r->log_us, &last, now))
-                return;
-        relay_say(r, "kafka: %s", line);
+        if (level <= 4 && clock_is_time(&r->log_us, 5 * SECOND))
+                relay_say(r, "kafka: %s", line);
 }
 
 semel_code relay_session_open(struct relay *r, const char *name, struct outbox_session **ret,

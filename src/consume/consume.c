@@ -98,7 +98,7 @@ static void on_assigned(void *arg, const struct bus_partition *p, size_t n)
 {
         struct consume *c = arg;
         c->trouble_us = 0;
-        part_assign(arg, p, n);
+        part_assign(c, p, n);
 }
 
 static void on_revoked(void *arg, const struct bus_partition *p, size_t n, bool lost)
@@ -106,15 +106,11 @@ static void on_revoked(void *arg, const struct bus_partition *p, size_t n, bool 
         part_revoke(arg, p, n, lost);
 }
 
-/* As `relay` does it. */
 static void on_kafka_log(void *arg, int level, const char *line)
 {
         struct consume *c = arg;
-        int64_t now = clock_boot_us(), last = atomic_load(&c->log_us);
-        if (level > 4 || (last != 0 && now - last < CONSUME_LOG_US) ||
-            !atomic_compare_exchange_strong(&c->log_us, &last, now))
-                return;
-        consume_say(c, "kafka: %s", line);
+        if (level <= 4 && clock_is_time(&c->log_us, CONSUME_LOG_US))
+                consume_say(c, "kafka: %s", line);
 }
 
 static bool open_bus(struct consume *c)

@@ -23,6 +23,14 @@ int64_t clock_wall_us(void)
         return read_us(CLOCK_REALTIME);
 }
 
+bool clock_is_time(atomic_int_fast64_t *last_us, int64_t each_us)
+{
+        int_fast64_t last = atomic_load(last_us);
+        int64_t now = clock_boot_us();
+        return (last == 0 || now - last >= each_us) &&
+               atomic_compare_exchange_strong(last_us, &last, now);
+}
+
 static int64_t host_boot(void *arg)
 {
         (void)arg;

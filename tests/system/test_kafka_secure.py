@@ -75,6 +75,15 @@ class World:
     def wait_effects(self, n=ROWS):
         wait_until(lambda: self.effects() == n, 30, f'{n} effects')
 
+    def all_is_done(self, secure, topic, how):
+        """By a relay and a consumer that are let in."""
+        relay = self.relay(by_password(secure), how)
+        consumer = self.consume(by_password(secure), topic)
+        self.outbox.wait_empty()
+        self.wait_effects()
+        drained(relay, consumer)
+        assert in_order(secure.consume_all(topic)) == (ROWS, 0)
+
     def nothing_was_given_up(self, rows=ROWS):
         assert self.outbox.count() == self.outbox.count('PENDING') == rows
         assert self.outbox.one('SELECT max(attempts) FROM semel.outbox') == 0
@@ -158,11 +167,7 @@ def test_a_wrong_password(world, secure):
     drained(consumer)
     world.nothing_was_given_up()
     # with the right one
-    relay, consumer = world.relay(by_password(secure)), world.consume(by_password(secure), topic)
-    world.outbox.wait_empty()
-    world.wait_effects()
-    drained(relay, consumer)
-    assert in_order(secure.consume_all(topic)) == (ROWS, 0)
+    world.all_is_done(secure, topic, 'options')
 
 
 def test_a_broker_that_is_not_trusted(world, secure):
@@ -177,11 +182,7 @@ def test_a_broker_that_is_not_trusted(world, secure):
     assert not consumer.ready()
     drained(relay, consumer)
     world.nothing_was_given_up()
-    relay, consumer = world.relay(by_password(secure), 'file'), world.consume(by_password(secure), topic)
-    world.outbox.wait_empty()
-    world.wait_effects()
-    drained(relay, consumer)
-    assert in_order(secure.consume_all(topic)) == (ROWS, 0)
+    world.all_is_done(secure, topic, 'file')
 
 
 def test_a_password_that_is_changed_and_changed_back(world, secure):

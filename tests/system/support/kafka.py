@@ -147,7 +147,8 @@ class Cluster(Client):
             'offsets.topic.replication.factor': 3, 'transaction.state.log.replication.factor': 3,
             'transaction.state.log.min.isr': 2, 'controlled.shutdown.enable': 'true',
             # a node that was killed is missed, and taken back, soon
-            'replica.lag.time.max.ms': 3000, 'broker.session.timeout.ms': 1500, 'broker.heartbeat.interval.ms': 250, 'controller.quorum.election.timeout.ms': 500,
+            'replica.lag.time.max.ms': 3000, 'broker.session.timeout.ms': 1500,
+            'broker.heartbeat.interval.ms': 250, 'controller.quorum.election.timeout.ms': 500,
             'controller.quorum.fetch.timeout.ms': 1000, 'controller.quorum.election.backoff.max.ms': 500}
 
     def __init__(self):
