@@ -1,7 +1,8 @@
 -- Rows that may go now (mode owned and exactly-once).
 -- Rows of more bytes than their part of a batch come without them, in slot -1: the batch is asked for
 -- again by outbox_fetch_bytes.sql then.  A running sum costs as much as reading the rows does.
--- $1 slots, $2 most rows of each, $3 blocked keys, $4 a row's part of the bytes.
+-- $1 slots, $2 most rows of each, $3 blocked keys, $4 a row's part of the bytes,
+-- $5 most rows of all together.
 SELECT CASE WHEN r.small THEN r.slot ELSE -1 END, r.id, r.attempts, r.created_at, r.event_id, r.topic,
   CASE WHEN r.small THEN r.key END, CASE WHEN r.small THEN r.payload END,
   CASE WHEN r.small THEN r.headers END, r.partition, r.traceparent
@@ -14,3 +15,4 @@ CROSS JOIN LATERAL (
       + coalesce(pg_column_size(o.headers), 0) <= $4::bigint AS small
 @outbox_ready.part
 ) r
+LIMIT $5::bigint

@@ -125,19 +125,21 @@ static bool unstick(struct lane *l)
 
 /* -- reading ----------------------------------------------------------------------------------------------- */
 
-static void learn(struct lane *l, const struct outbox_quota *quota, size_t n)
+static void learn(struct lane *l, const int16_t *order, const int32_t *rows, size_t n)
 {
-        int32_t got[EVENT_SLOTS] = {0};
+        const struct relay_config *c = l->r->config;
+        int32_t of_slot[EVENT_SLOTS] = {0}, got[EVENT_SLOTS];
         int64_t oldest_us = l->rows.now_us;
-        bool cut = l->rows.bytes >= (size_t)l->r->config->batch_bytes;
         for (size_t i = 0; i < l->rows.n; i++) {
-                got[l->rows.row[i].slot]++;
+                of_slot[l->rows.row[i].slot]++;
                 if (l->rows.row[i].created_us < oldest_us)
                         oldest_us = l->rows.row[i].created_us;
         }
         for (size_t i = 0; i < n; i++)
-                outbox_quotas_learn(&l->quotas, quota[i].slot.slot, quota[i].rows_max,
-                                    got[quota[i].slot.slot], cut);
+                got[i] = of_slot[order[i]];
+        outbox_quotas_learn(&l->quotas, order, rows, got, n,
+                            l->rows.n >= (size_t)c->batch_rows ||
+                                    l->rows.bytes >= (size_t)c->batch_bytes);
         atomic_store(&l->r->metrics.lag_us[l->index],
                      l->rows.n > 0 && l->rows.now_us > oldest_us ? l->rows.now_us - oldest_us : 0);
 }
@@ -164,6 +166,7 @@ static bool fetch(struct lane *l)
         for (size_t i = 0; i < l->blocked.n; i++)
                 l->blocked_span[i] = blocked_keys_key(&l->blocked, i);
         const struct outbox_fetch in = {.mode = r->mode, .quotas = quota, .quota_count = n,
+                                        .rows_max = (size_t)r->config->batch_rows,
                                         .blocked = l->blocked_span, .blocked_count = l->blocked.n,
                                         .bytes_max = (size_t)r->config->batch_bytes};
         semel_code code = l->s->vt->fetch(
@@ -177,7 +180,7 @@ static bool fetch(struct lane *l)
                 return false;
         }
         relay_db_back(r);
-        learn(l, quota, n);
+        learn(l, order, rows, n);
         return true;
 }
 

@@ -11,6 +11,10 @@
 /* A slot that had little keeps this much room: it is looked at in each batch all the same. */
 enum { DEMAND_MIN = 64 };
 
+/* A slot with much may take so many equal parts of a batch: what others do not have, when they end, is
+ * not left empty then.  More would make the others wait for more batches. */
+enum { MUCH = 4 };
+
 #define LOOK_PAUSE_MAX_US INT64_C(1000000) /* a second */
 
 /* -- shares ---------------------------------------------------------------------------------- */
@@ -62,44 +66,73 @@ void outbox_quotas_init(struct outbox_quotas *q)
         q->turn = 0;
 }
 
-void outbox_quotas_plan(struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t total,
+/* Max-min fair: who wants less than an equal part gets it, the others share the rest.  Returns that
+ * part, and what nobody wants. */
+static int32_t fair_part(const struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t total,
+                         int32_t *ret_left)
+{
+        bool has[EVENT_SLOTS] = {false};
+        int32_t left = total, part = 0;
+        size_t open = n, before = 0;
+        while (open > 0 && open != before) {
+                before = open;
+                part = left / (int32_t)open;
+                for (size_t i = 0; i < n; i++) {
+                        if (has[i] || q->demand[slots[i]] > part)
+                                continue;
+                        has[i] = true;
+                        left -= q->demand[slots[i]];
+                        open--;
+                }
+        }
+        *ret_left = open > 0 ? 0 : left;
+        return part;
+}
+
+/* The slots of one kind, from `turn` on. */
+static size_t in_turn(const struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t part,
+                      bool little, int16_t *ret)
+{
+        size_t k = 0;
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                for (size_t j = 0; j < n; j++)
+                        if (slots[j] == (q->turn + i) % EVENT_SLOTS &&
+                            (q->demand[slots[j]] <= part) == little)
+                                ret[k++] = slots[j];
+        return k;
+}
+
+void outbox_quotas_plan(const struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t total,
                         int16_t *ret_order, int32_t *ret_rows)
 {
-        int32_t left = total;
-        size_t open = n;
+        int32_t left;
         assert(n <= EVENT_SLOTS);
+        int32_t part = fair_part(q, slots, n, total, &left);
+        size_t little = in_turn(q, slots, n, part, true, ret_order);
+        (void)in_turn(q, slots, n, part, false, ret_order + little);
         for (size_t i = 0; i < n; i++) {
-                ret_order[i] = slots[(i + q->turn) % n];
-                ret_rows[i] = 0;
-        }
-        q->turn++;
-        /* Max-min fair: who wants less than an equal part gets it, the others share the rest. */
-        while (open > 0) {
-                int32_t part = left / (int32_t)open;
-                size_t before = open;
-                for (size_t i = 0; i < n; i++) {
-                        int32_t want = q->demand[ret_order[i]];
-                        if (ret_rows[i] == 0 && want <= part) {
-                                ret_rows[i] = want;
-                                left -= want;
-                                open--;
-                        }
-                }
-                if (open != before)
-                        continue;
-                for (size_t i = 0; i < n; i++)
-                        if (ret_rows[i] == 0)
-                                ret_rows[i] = part > 0 ? part : 1;
-                break;
+                int32_t rows = i < little ? q->demand[ret_order[i]] + left : MUCH * part;
+                ret_rows[i] = rows > total ? total : rows > 0 ? rows : 1;
         }
 }
 
-void outbox_quotas_learn(struct outbox_quotas *q, int16_t slot, int32_t quota, int32_t got, bool cut)
+void outbox_quotas_learn(struct outbox_quotas *q, const int16_t *order, const int32_t *rows,
+                         const int32_t *got, size_t n, bool cut)
 {
-        if (got >= quota)
-                q->demand[slot] = INT32_MAX;
-        else if (!cut)
-                q->demand[slot] = got > DEMAND_MIN / 2 ? 2 * got : DEMAND_MIN;
+        size_t seen = n; /* of these it is known what they have */
+        for (size_t i = 0; i < n; i++) {
+                if (got[i] == 0)
+                        continue;
+                q->turn = (int16_t)((order[i] + 1) % EVENT_SLOTS);
+                if (cut)
+                        seen = i;
+        }
+        for (size_t i = 0; i < n; i++) {
+                if (got[i] >= rows[i] || i >= seen)
+                        q->demand[order[i]] = INT32_MAX;
+                else if (i < seen)
+                        q->demand[order[i]] = got[i] > DEMAND_MIN / 2 ? 2 * got[i] : DEMAND_MIN;
+        }
 }
 
 /* -- blocked keys -------------------------------------------------------------------------------- */

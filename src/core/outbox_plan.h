@@ -25,19 +25,22 @@ struct outbox_share_plan outbox_share_plan(uint32_t mine, uint32_t free, int mem
                                            unsigned start);
 uint32_t outbox_group_mask(int group);
 
-/* -- quotas: fair among slots, without leaving room to empty ones ---------------------------------- */
+/* -- quotas: fair among slots, and batches that are full while there are rows ----------------------- */
 
 struct outbox_quotas {
         int32_t demand[EVENT_SLOTS]; /* what a slot is thought to have */
-        unsigned turn;               /* who comes first: a batch may be cut by its bytes */
+        int16_t turn;                /* the slot that comes first among its like */
 };
 void outbox_quotas_init(struct outbox_quotas *q);
 /* Share `total` rows among these n slots: ret_order[i] is which of them comes i-th, ret_rows[i] how
- * many rows it may have (at least one). */
-void outbox_quotas_plan(struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t total,
+ * many rows it may have (at least one).  The quotas are more than `total` together: whoever reads stops
+ * there.  Slots with little come first, and those with much take turns at what they leave. */
+void outbox_quotas_plan(const struct outbox_quotas *q, const int16_t *slots, size_t n, int32_t total,
                         int16_t *ret_order, int32_t *ret_rows);
-/* What came of it.  cut: the batch's bytes were full, so that less says nothing. */
-void outbox_quotas_learn(struct outbox_quotas *q, int16_t slot, int32_t quota, int32_t got, bool cut);
+/* What came of a plan.  cut: the batch was full, so that nobody looked behind its last row:
+ * a slot that may have much costs nothing when it has little. */
+void outbox_quotas_learn(struct outbox_quotas *q, const int16_t *order, const int32_t *rows,
+                         const int32_t *got, size_t n, bool cut);
 
 /* -- keys that wait (rules C4, C5) ------------------------------------------------------------------
  *

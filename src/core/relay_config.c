@@ -60,7 +60,7 @@ const struct setting relay_settings[] = {
          .min = SECOND, .max = 86400 * SECOND, .fallback = "60s",
          .text = "two-phase: when a row that a dead relay left PUBLISHING is sent again."},
         {.name = "lanes", .type = SETTING_INT, .offset = AT(lanes), .min = 1, .max = RELAY_LANES_MAX,
-         .fallback = "2",
+         .fallback = "4",
          .text = "Batches under way at the same time, each with a database connection and a producer: "
                  "one reads or marks while another publishes.  It bounds what a fault sends twice.  "
                  "exactly-once has one for each of its four groups of slots."},
@@ -68,9 +68,9 @@ const struct setting relay_settings[] = {
          .min = 500 * MS, .max = 3600 * SECOND, .fallback = "5s",
          .text = "How long slots stay ours without a sign of life; renewed each third of it."},
         {.name = "batch_rows", .type = SETTING_INT, .offset = AT(batch_rows), .min = 1,
-         .max = RELAY_BATCH_ROWS_MAX, .fallback = "5000", .text = "Most rows of one batch."},
+         .max = RELAY_BATCH_ROWS_MAX, .fallback = "2500", .text = "Most rows of one batch."},
         {.name = "batch_bytes", .type = SETTING_SIZE, .offset = AT(batch_bytes), .min = 1024,
-         .max = 1024 * MIB, .fallback = "8MiB",
+         .max = 1024 * MIB, .fallback = "4MiB",
          .text = "Most bytes of one batch, about: at least one row is read, whatever its size."},
         {.name = "batch_timeout", .type = SETTING_DURATION, .offset = AT(batch_timeout_us),
          .min = 100 * MS, .max = 3600 * SECOND, .fallback = "30s",

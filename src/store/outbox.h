@@ -116,6 +116,7 @@ struct outbox_fetch {
         enum outbox_mode mode;
         const struct outbox_quota *quotas; /* one per slot; the order is the order of the rows */
         size_t quota_count;
+        size_t rows_max; /* of all slots together; 0: the sum of the quotas */
         /* Keys that must wait (rules C4, C5): excluded in SQL.  Rows without a key never are. */
         const struct span *blocked;
         size_t blocked_count;

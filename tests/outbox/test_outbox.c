@@ -103,7 +103,8 @@ static size_t slots_of(const struct outbox_view *v, struct outbox_slot ret[EVENT
 
 struct ask {
         enum outbox_mode mode;
-        int32_t rows_max;
+        int32_t rows_max;       /* of each slot */
+        size_t all_rows_max;    /* of all of them; 0: no such limit */
         const struct span *blocked;
         size_t blocked_count;
         size_t bytes_max;
@@ -123,6 +124,7 @@ static semel_code try_fetch(struct outbox_session *s, struct ask ask, struct out
                 .mode = ask.mode,
                 .quotas = quotas,
                 .quota_count = n,
+                .rows_max = ask.all_rows_max,
                 .blocked = ask.blocked,
                 .blocked_count = ask.blocked_count,
                 .bytes_max = ask.bytes_max ? ask.bytes_max : LIMIT_OUTBOX_BATCH_BYTES,
@@ -356,6 +358,32 @@ static void a_batch_stops_at_its_bytes_and_never_before_one_row(void **state)
         assert_int_equal(count_now(a, (struct ask){.bytes_max = 1}), 1);
         assert_int_equal(count_now(a, (struct ask){.bytes_max = 250000}), 3);
         assert_int_equal(count_now(a, (struct ask){.bytes_max = 1000000}), 5);
+}
+
+/* The quotas of the slots are more than a batch together. */
+static void a_batch_stops_at_its_rows(void **state)
+{
+        (void)state;
+        target->append_many(target->arg, 400, "key-", false);
+        take(a, &me_a, OUTBOX_OWNED, ALL);
+        assert_int_equal(count_now(a, (struct ask){.rows_max = 20, .all_rows_max = 70}), 70);
+        assert_int_equal(count_now(a, (struct ask){.rows_max = 1, .all_rows_max = 70}), 16);
+        assert_int_equal(count_now(a, (struct ask){.all_rows_max = 1}), 1);
+        assert_int_equal(count_now(a, (struct ask){.rows_max = 20, .all_rows_max = 70,
+                                                   .bytes_max = 1}), 1);
+}
+
+static void a_batch_stops_at_its_rows_in_every_mode(void **state)
+{
+        (void)state;
+        static const enum outbox_mode modes[] = {OUTBOX_SINGLE, OUTBOX_TWO_PHASE};
+        target->append_many(target->arg, 100, "key-", false);
+        take(a, &me_a, OUTBOX_TWO_PHASE, ALL);
+        assert_int_equal(count_now(a, (struct ask){.mode = OUTBOX_SINGLE, .all_rows_max = 60}), 60);
+        /* What is not in the batch is not claimed either. */
+        assert_int_equal(count_now(a, (struct ask){.mode = OUTBOX_TWO_PHASE, .all_rows_max = 60}), 60);
+        for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+                assert_in_range(count_now(a, (struct ask){.mode = modes[i]}), 1, 40);
 }
 
 /* Under a backlog of small rows a driver may look less closely; a large row makes it look. */
@@ -873,6 +901,8 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(o39_a_tombstone_is_not_an_empty_payload),
                 T(c1_only_rows_of_the_slots_that_were_asked_for_come_in_order),
                 T(a_batch_stops_at_its_bytes_and_never_before_one_row),
+                T(a_batch_stops_at_its_rows),
+                N(a_batch_stops_at_its_rows_in_every_mode, ALL_MODES),
                 T(a_large_row_behind_many_small_ones_is_counted),
                 T(c5_a_blocked_key_never_fills_a_batch),
                 T(c5_rows_without_a_key_go_beside_blocked_ones),

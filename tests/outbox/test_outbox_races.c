@@ -444,9 +444,9 @@ static void o44_o45_a_fetch_reads_few_pages_beside_a_long_history(void **state)
         (void)state;
         static const char *const explain[] = {
                 "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE f ("
-                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 2000)",
+                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 2000, 4000)",
                 "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) EXECUTE by_bytes ("
-                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 8000000)"};
+                "'{0,2,4,6,8,10,12,14}', '{500,500,500,500,500,500,500,500}', '{}', 8000000, 4000)"};
         db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
                     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
                     "SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan");
@@ -481,7 +481,7 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                 {"changed", sql_postgres_outbox_mark_update,
                  "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
                 {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},
-                {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, '{}'", 1},
+                {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, 1, '{}'", 1},
         };
         db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
                     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "

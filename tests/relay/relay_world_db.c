@@ -56,14 +56,14 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
         (void)s;
         (void)deadline_us;
         struct outbox_row *out = calloc(WORLD_ROWS_MAX, sizeof *out);
-        size_t n = 0;
+        size_t n = 0, rows_max = in->rows_max ? in->rows_max : WORLD_ROWS_MAX;
         if (!out)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory");
         pthread_mutex_lock(&world.lock);
         int64_t now = clock_boot_us();
         for (size_t q = 0; q < in->quota_count; q++) {
                 int32_t left = in->quotas[q].rows_max;
-                for (size_t i = 0; i < world.rows && left > 0; i++) {
+                for (size_t i = 0; i < world.rows && left > 0 && n < rows_max; i++) {
                         struct world_row *row = &world.row[i];
                         if (row->gone || row->state != OUTBOX_PENDING || row->due_us > now ||
                             row->slot != in->quotas[q].slot.slot || is_blocked(in, row) ||

@@ -67,60 +67,111 @@ static void c8_a_group_is_taken_whole_or_not_at_all(void **state)
 
 /* -- quotas --------------------------------------------------------------------------------- */
 
-static void plan_quotas(struct outbox_quotas *q, size_t n, int32_t total, int32_t *by_slot)
+struct batch {
+        int32_t has[EVENT_SLOTS];  /* what the slots have */
+        int32_t got[EVENT_SLOTS];  /* of each slot */
+        int16_t order[EVENT_SLOTS];
+        int32_t rows[EVENT_SLOTS]; /* as planned, in that order */
+        int32_t n;                 /* of all slots */
+};
+
+/* Read a batch of n slots as a driver does: in the plan's order, until it is full. */
+static void read_batch(struct outbox_quotas *q, size_t n, int32_t total, struct batch *b)
 {
-        int16_t slots[EVENT_SLOTS], order[EVENT_SLOTS];
-        int32_t rows[EVENT_SLOTS], sum = 0;
+        int16_t slots[EVENT_SLOTS];
+        int32_t got[EVENT_SLOTS], left = total;
         uint32_t seen = 0;
         for (size_t i = 0; i < n; i++)
                 slots[i] = (int16_t)i;
-        outbox_quotas_plan(q, slots, n, total, order, rows);
+        outbox_quotas_plan(q, slots, n, total, b->order, b->rows);
         for (size_t i = 0; i < n; i++) {
-                assert_true(rows[i] >= 1);
-                by_slot[order[i]] = rows[i];
-                seen |= 1U << order[i];
-                sum += rows[i];
+                int16_t slot = b->order[i];
+                assert_in_range(b->rows[i], 1, total);
+                got[i] = b->has[slot] < b->rows[i] ? b->has[slot] : b->rows[i];
+                got[i] = got[i] < left ? got[i] : left;
+                left -= got[i];
+                b->has[slot] -= got[i];
+                b->got[slot] = got[i];
+                seen |= 1U << slot;
         }
+        b->n = total - left;
         assert_int_equal(seen, (1U << n) - 1);
-        assert_true(sum <= total || total < (int32_t)n);
+        outbox_quotas_learn(q, b->order, b->rows, got, n, left == 0);
 }
 
-static void slots_with_much_get_what_empty_ones_leave(void **state)
+static void one_slot_with_much_gets_what_empty_ones_leave(void **state)
 {
         (void)state;
         struct outbox_quotas q;
-        int32_t rows[EVENT_SLOTS];
+        struct batch b = {.has = {[3] = 20000}};
         outbox_quotas_init(&q);
-        plan_quotas(&q, 8, 5000, rows);
+        read_batch(&q, 8, 5000, &b);
+        assert_int_equal(b.n, 2500);
+        read_batch(&q, 8, 5000, &b);
+        assert_int_equal(b.n, 5000);
+        b.has[0] = 50; /* little comes first, and comes whole */
+        read_batch(&q, 8, 5000, &b);
+        assert_int_equal(b.got[0], 50);
+        assert_int_equal(b.n, 5000);
+        read_batch(&q, 8, 1, &b); /* never nothing */
+        assert_int_equal(b.n, 1);
+}
+
+static void slots_with_much_take_turns(void **state)
+{
+        (void)state;
+        struct outbox_quotas q;
+        struct batch b = {.has = {0}};
+        int32_t got[EVENT_SLOTS] = {0};
         for (int i = 0; i < 8; i++)
-                assert_int_equal(rows[i], 625);
-        for (int16_t i = 0; i < 8; i++)
-                outbox_quotas_learn(&q, i, 625, i == 3 ? 625 : 0, false);
-        plan_quotas(&q, 8, 5000, rows);
-        assert_int_equal(rows[0], 64);
-        assert_int_equal(rows[3], 5000 - 7 * 64);
-        outbox_quotas_learn(&q, 0, 64, 64, false); /* it filled up */
-        plan_quotas(&q, 8, 5000, rows);
-        assert_int_equal(rows[0], rows[3]);
-        outbox_quotas_learn(&q, 0, 2000, 10, true); /* the bytes were full: says nothing */
-        plan_quotas(&q, 8, 5000, rows);
-        assert_int_equal(rows[0], rows[3]);
-        plan_quotas(&q, 16, 1, rows); /* never nothing */
+                b.has[i] = 100000;
+        outbox_quotas_init(&q);
+        for (int round = 0; round < 8; round++) {
+                read_batch(&q, 8, 5000, &b);
+                assert_int_equal(b.n, 5000);
+                for (int i = 0; i < 8; i++)
+                        got[i] += b.got[i];
+        }
+        for (int i = 0; i < 8; i++)
+                assert_int_equal(got[i], 8 * 5000 / 8);
 }
 
-static void every_slot_comes_first_in_turn(void **state)
+static void batches_are_full_until_the_last(void **state)
 {
         (void)state;
         struct outbox_quotas q;
-        int16_t slots[3] = {2, 5, 11}, order[3];
-        int32_t rows[3];
-        uint32_t first = 0;
-        outbox_quotas_init(&q);
-        for (int i = 0; i < 3; i++) {
-                outbox_quotas_plan(&q, slots, 3, 100, order, rows);
-                first |= 1U << order[0];
+        for (int round = 0; round < 2; round++) { /* at once, and after the slots were empty */
+                struct batch b = {.has = {0}};
+                int32_t left = 0;
+                outbox_quotas_init(&q);
+                for (int i = 0; i < round; i++)
+                        read_batch(&q, 8, 5000, &b);
+                for (int i = 0; i < 8; i++)
+                        left += b.has[i] = 5800 + 250 * i;
+                while (left > 0) {
+                        read_batch(&q, 8, 5000, &b);
+                        assert_int_equal(b.n, left < 5000 ? left : 5000);
+                        left -= b.n;
+                }
         }
-        assert_int_equal(first, 1U << 2 | 1U << 5 | 1U << 11);
+}
+
+static void who_was_not_reached_by_a_full_batch_may_have_much(void **state)
+{
+        (void)state;
+        struct outbox_quotas q;
+        const int16_t order[3] = {2, 5, 11};
+        const int32_t rows[3] = {100, 100, 100}, got[3] = {10, 40, 0};
+        outbox_quotas_init(&q);
+        q.demand[11] = 64;
+        outbox_quotas_learn(&q, order, rows, got, 3, true);
+        assert_int_equal(q.demand[2], 64);
+        assert_int_equal(q.demand[5], INT32_MAX);
+        assert_int_equal(q.demand[11], INT32_MAX);
+        assert_int_equal(q.turn, 6);
+        outbox_quotas_learn(&q, order, rows, got, 3, false);
+        assert_int_equal(q.demand[5], 80);
+        assert_int_equal(q.demand[11], 64);
 }
 
 static void looks_that_take_long_come_seldom(void **state)
@@ -237,8 +288,8 @@ static void settings_have_defaults_and_belong_together(void **state)
         static struct relay_config c;
         char why[SETTING_ERROR_BYTES];
         relay_config_defaults(&c);
-        assert_int_equal(c.batch_rows, 5000);
-        assert_int_equal(c.batch_bytes, 8 << 20);
+        assert_int_equal(c.batch_rows, 2500);
+        assert_int_equal(c.batch_bytes, 4 << 20);
         assert_int_equal(c.slot_lease_us, 5000000);
         assert_int_equal(c.keep_us, INT64_C(7) * 86400 * 1000000);
         assert_int_equal(c.attempts_max, 10);
@@ -280,8 +331,10 @@ int main(void)
                 cmocka_unit_test(c1_one_relay_takes_everything),
                 cmocka_unit_test(c1_relays_settle_at_fair_shares),
                 cmocka_unit_test(c8_a_group_is_taken_whole_or_not_at_all),
-                cmocka_unit_test(slots_with_much_get_what_empty_ones_leave),
-                cmocka_unit_test(every_slot_comes_first_in_turn),
+                cmocka_unit_test(one_slot_with_much_gets_what_empty_ones_leave),
+                cmocka_unit_test(slots_with_much_take_turns),
+                cmocka_unit_test(batches_are_full_until_the_last),
+                cmocka_unit_test(who_was_not_reached_by_a_full_batch_may_have_much),
                 cmocka_unit_test(looks_that_take_long_come_seldom),
                 cmocka_unit_test(c5_blocked_keys_are_kept_until_due),
                 cmocka_unit_test(c5_without_room_the_slot_is_not_read),

@@ -173,25 +173,35 @@ static semel_code decode(const struct outbox_fetch *in, const struct pg_outbox *
         return SEMEL_OK;
 }
 
+static size_t rows_max(const struct outbox_fetch *in)
+{
+        size_t sum = 0;
+        for (size_t i = 0; i < in->quota_count; i++)
+                sum += (size_t)in->quotas[i].rows_max;
+        return in->rows_max > 0 && in->rows_max < sum ? in->rows_max : sum;
+}
+
 static void fetch_params(const struct outbox_fetch *in, size_t bytes_max, struct params *p)
 {
         bool claims = in->mode == OUTBOX_TWO_PHASE;
-        pg_params_clear(p, claims ? 5 : 4);
+        pg_params_clear(p, claims ? 6 : 5);
         pg_params_array(p, 0, PG_INT2);
         pg_params_array(p, 1, PG_INT4);
         pg_params_array(p, 2, PG_TEXT);
         pg_params_scalar(p, 3, PG_INT8);
+        pg_params_scalar(p, 4, PG_INT8);
         if (claims)
-                pg_params_array(p, 4, PG_INT8);
+                pg_params_array(p, 5, PG_INT8);
         for (size_t i = 0; i < in->quota_count; i++) {
                 pg_params_int(p, 0, in->quotas[i].slot.slot);
                 pg_params_int(p, 1, in->quotas[i].rows_max);
                 if (claims)
-                        pg_params_int(p, 4, in->quotas[i].slot.epoch);
+                        pg_params_int(p, 5, in->quotas[i].slot.epoch);
         }
         for (size_t i = 0; i < in->blocked_count; i++)
                 pg_params_bytea(p, 2, in->blocked[i]);
         pg_params_int(p, 3, (int64_t)bytes_max);
+        pg_params_int(p, 4, (int64_t)rows_max(in));
 }
 
 /* One statement; in mode single BEGIN is in front of it; once a second the calendar is asked for. */
@@ -235,12 +245,10 @@ static semel_code fetch_quickly(struct pg_outbox *ob, const struct outbox_fetch 
                                 size_t bytes_max, int64_t deadline_us, PGresult **ret,
                                 semel_error *err)
 {
-        size_t rows_max = 0;
         PGresult *res = NULL;
-        for (size_t i = 0; i < in->quota_count; i++)
-                rows_max += (size_t)in->quotas[i].rows_max;
         if (ob->exact_left == 0) {
-                semel_code code = run_fetch(ob, in, OQ_FETCH, bytes_max / (rows_max ? rows_max : 1),
+                size_t rows = rows_max(in);
+                semel_code code = run_fetch(ob, in, OQ_FETCH, bytes_max / (rows ? rows : 1),
                                             deadline_us, &res, err);
                 if (code != SEMEL_OK || !has_large_row(res)) {
                         *ret = res;

@@ -218,6 +218,8 @@ static void walk_init(struct walk *w, const struct outbox_fetch *in)
                 w->left[i] = in->quotas[i].rows_max;
                 w->total += in->quotas[i].rows_max;
         }
+        if (in->rows_max > 0 && (int64_t)in->rows_max < w->total)
+                w->total = (int64_t)in->rows_max;
 }
 
 static bool add_row(struct box *box, sqlite3_stmt *stmt, int slot)
