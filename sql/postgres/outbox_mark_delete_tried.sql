@@ -1,4 +1,5 @@
--- Published rows go that were tried before, behind outbox_fence.sql; a row must be as it was read.
+-- Published rows go that were tried before, or are not where they were seen, behind outbox_fence.sql; a row must
+-- be as it was read.
 -- Ids that come with their attempts are asked for as ranges: with = the planner may walk the whole primary
 -- key first, and does while it takes the table for empty (O44).
 -- $1 slots, $2 epochs; $3 ids, $4 attempts as read; $5 status as read.

@@ -109,7 +109,8 @@ static size_t decide(struct lane *l, bool aborted)
         for (size_t i = 0; i < l->rows.n; i++) {
                 const struct outbox_row *row = &l->rows.row[i];
                 struct outbox_mark *m = &l->mark[n];
-                *m = (struct outbox_mark){.id = row->id, .slot = row->slot, .attempts = row->attempts};
+                *m = (struct outbox_mark){.id = row->id, .slot = row->slot, .attempts = row->attempts,
+                                          .place = row->place};
                 if (l->reason_of[i])
                         m->reason = (const char *)l->reasons.p + l->reason_of[i] - 1;
                 else

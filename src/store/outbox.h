@@ -93,6 +93,7 @@ struct outbox_row {
         int16_t slot;
         int32_t attempts;   /* as read: a mark requires it unchanged */
         int64_t created_us; /* database calendar, since 1970 */
+        int64_t place;      /* where the driver saw it, for its mark; 0: it does not say */
         struct event event; /* points into the batch */
 };
 
@@ -134,6 +135,7 @@ struct outbox_mark {
         int64_t id;
         int16_t slot;
         int32_t attempts; /* as read */
+        int64_t place;    /* the row's; 0 is always right */
         enum outbox_verdict verdict;
         int64_t retry_after_us;
         const char *reason; /* RETRY and BURY: one line, UTF-8 */

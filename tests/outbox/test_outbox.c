@@ -151,7 +151,7 @@ static size_t count_now(struct outbox_session *s, struct ask ask)
 
 static struct outbox_mark mark_of(const struct outbox_row *row, enum outbox_verdict verdict)
 {
-        return (struct outbox_mark){.id = row->id,
+        return (struct outbox_mark){.id = row->id, .place = row->place,
                                     .slot = row->slot,
                                     .attempts = row->attempts,
                                     .verdict = verdict,

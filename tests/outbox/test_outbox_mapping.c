@@ -97,7 +97,8 @@ static void mark_done(struct outbox_session *s, const struct outbox_view *view,
         for (int16_t i = 0; i < EVENT_SLOTS; i++)
                 slots[i] = (struct outbox_slot){.slot = i, .epoch = view->slots[i].epoch};
         for (size_t i = 0; i < rows->n; i++)
-                marks[i] = (struct outbox_mark){.id = rows->row[i].id, .slot = rows->row[i].slot};
+                marks[i] = (struct outbox_mark){.id = rows->row[i].id, .slot = rows->row[i].slot,
+                                                .place = rows->row[i].place};
         if (s->vt->mark(s, OUTBOX_OWNED, keep, slots, EVENT_SLOTS, marks, rows->n,
                         clock_boot_us() + 5 * SECOND, &m, &err) != SEMEL_OK)
                 fail_msg("%s", err.text);

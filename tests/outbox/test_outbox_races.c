@@ -217,7 +217,8 @@ static void c1_a_mark_that_meets_a_takeover_changes_nothing(void **state)
         own_all(&owner);
         struct outbox_rows rows = fetch_all(&owner, OUTBOX_OWNED, SEMEL_OK);
         assert_int_equal(rows.n, 1);
-        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot};
+        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot,
+                                         .place = rows.row[0].place};
         outbox_rows_release(&rows);
         db_exec(db, "BEGIN");
         db_exec(db, "UPDATE semel.relay_slot SET epoch = epoch + 1, owner = 'x'");
@@ -271,7 +272,8 @@ static void c6_a_paused_owners_locks_go_before_its_lease(void **state)
         memcpy(next.slots, owner.slots, sizeof next.slots);
         struct outbox_rows rows = fetch_all(&owner, OUTBOX_SINGLE, SEMEL_OK);
         assert_int_equal(rows.n, 1);
-        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot};
+        owner.mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot,
+                                         .place = rows.row[0].place};
         outbox_rows_release(&rows);
         int64_t start_us = clock_boot_us();
         rows = fetch_all(&next, OUTBOX_SINGLE, SEMEL_ERR_BUSY);
@@ -410,6 +412,63 @@ static void a_call_ends_by_its_deadline(void **state)
         db_exec(db, "ROLLBACK");
 }
 
+/* -- where rows are ------------------------------------------------------------------------------- */
+
+static void one_row_is_read(struct call *c)
+{
+        db_exec(db, "SELECT semel.publish('t', 'k', 'x'::bytea)");
+        own_all(c);
+        struct outbox_rows rows = fetch_all(c, OUTBOX_OWNED, SEMEL_OK);
+        assert_int_equal(rows.n, 1);
+        c->mark = (struct outbox_mark){.id = rows.row[0].id, .slot = rows.row[0].slot,
+                                       .place = rows.row[0].place};
+        outbox_rows_release(&rows);
+}
+
+/* The table is written anew, or the row is, between the read and the mark. */
+static void c1_a_mark_finds_a_row_that_was_moved(void **state)
+{
+        (void)state;
+        static const char *const move[] = {"UPDATE semel.outbox SET headers = '{}'",
+                                           "UPDATE semel.outbox SET locked_at = NULL; "
+                                           "UPDATE semel.outbox SET locked_at = NULL"};
+        for (size_t i = 0; i < sizeof move / sizeof *move; i++) {
+                static struct call owner;
+                owner = (struct call){.s = a, .me = &me_a};
+                one_row_is_read(&owner);
+                db_exec(db, "CREATE TEMP TABLE was AS SELECT ctid AS place FROM semel.outbox");
+                db_exec(db, "%s", move[i]);
+                assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox o JOIN was ON place = o.ctid"),
+                                 0);
+                db_exec(db, "DROP TABLE was");
+                (void)run_mark(&owner);
+                assert_int_equal(owner.code, SEMEL_OK);
+                assert_int_equal(owner.marked.marked, 1);
+                assert_int_equal(owner.marked.changed, 0);
+                assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox"), 0);
+        }
+}
+
+/* The row went, the table was vacuumed, and a row that nobody published is where it was. */
+static void c1_a_mark_spares_what_is_in_the_place_of_its_row(void **state)
+{
+        (void)state;
+        static struct call owner;
+        owner = (struct call){.s = a, .me = &me_a};
+        one_row_is_read(&owner);
+        db_exec(db, "CREATE TEMP TABLE was AS SELECT ctid AS place FROM semel.outbox");
+        db_exec(db, "DELETE FROM semel.outbox");
+        db_exec(db, "VACUUM semel.outbox");
+        db_exec(db, "SELECT semel.publish('t', 'k', 'y'::bytea)");
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox o JOIN was ON place = o.ctid"), 1);
+        db_exec(db, "DROP TABLE was");
+        (void)run_mark(&owner);
+        assert_int_equal(owner.code, SEMEL_OK);
+        assert_int_equal(owner.marked.marked, 0);
+        assert_int_equal(owner.marked.changed, 1);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox"), 1);
+}
+
 /* -- O44, O45 --------------------------------------------------------------------------------- */
 
 static int64_t buffers_read(const char *explained)
@@ -476,12 +535,12 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                 const char *name, *sql, *args;
                 int uses;
         } statements[] = {
-                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', 'PENDING'", 1},
+                {"gone", sql_postgres_outbox_mark_delete, "'{}', '{}', '{}', 'PENDING', '{}'", 1},
                 {"tried", sql_postgres_outbox_mark_delete_tried, "'{}', '{}', '{}', '{}', 'PENDING'", 1},
                 {"changed", sql_postgres_outbox_mark_update,
                  "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
                 {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},
-                {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, 1, '{}'", 1},
+                {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, 1, '{}'", 2},
         };
         db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "
                     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
@@ -497,13 +556,16 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                         fail_msg("%s", PQresultErrorMessage(res));
                 for (int row = 0; row < PQntuples(res); row++) {
                         const char *line = PQgetvalue(res, row, 0);
-                        if (!strstr(line, " on outbox o") || !strstr(line, "Scan using "))
+                        bool by_place = strstr(line, "Tid Scan on outbox o");
+                        if (!by_place &&
+                            (!strstr(line, " on outbox o") || !strstr(line, "Scan using ")))
                                 continue;
                         bool held = strstr(line, "outbox_held"); /* it has only those that are few */
                         uses += !held;
                         if (!held && (row + 1 == PQntuples(res) ||
-                                      !strstr(PQgetvalue(res, row + 1, 0), "Index Cond: (")))
-                                fail_msg("%s walks an index", statements[i].name);
+                                      !strstr(PQgetvalue(res, row + 1, 0),
+                                              by_place ? "TID Cond: (" : "Index Cond: (")))
+                                fail_msg("%s walks the table or an index", statements[i].name);
                 }
                 PQclear(res);
                 assert_int_equal(uses, statements[i].uses);
@@ -552,6 +614,8 @@ int main(int argc, char **argv)
                 T(c1_a_takeover_and_a_renewal_never_both_succeed),
                 T(c1_a_takeover_looks_at_the_lease_again),
                 T(c1_a_mark_that_meets_a_takeover_changes_nothing),
+                T(c1_a_mark_finds_a_row_that_was_moved),
+                T(c1_a_mark_spares_what_is_in_the_place_of_its_row),
                 T(c1_marks_do_not_starve_the_owners_renewal),
                 T(c6_a_paused_owners_locks_go_before_its_lease),
                 T(c6_a_short_lease_waits_shortly_for_locks),

@@ -79,10 +79,20 @@ static void mark_add_update(struct params *p, const struct outbox_mark *mark)
 }
 
 struct plan {
-        struct pg_step steps[5]; /* the fence, gone, gone at a later attempt, changed, COMMIT */
+        struct pg_step steps[5]; /* the fence, gone, gone by id, changed, COMMIT */
         size_t n, marks;         /* of them, those before COMMIT */
+        size_t placed;           /* rows that are looked for where they were seen */
         size_t untried;          /* nothing to write: they are PENDING as they were */
         uint32_t named;          /* slots */
+};
+
+struct marks {
+        enum outbox_mode mode;
+        bool keep;
+        const struct outbox_slot *slots;
+        size_t slot_count;
+        const struct outbox_mark *mark;
+        size_t n;
 };
 
 static void plan_step(struct plan *plan, enum outbox_query query, struct params *params)
@@ -90,43 +100,58 @@ static void plan_step(struct plan *plan, enum outbox_query query, struct params 
         plan->steps[plan->n++] = (struct pg_step){.query = query, .params = params};
 }
 
-static void plan_marks(struct pg_outbox *ob, enum outbox_mode mode, bool keep,
-                       const struct outbox_slot *slots, size_t slot_count,
-                       const struct outbox_mark *marks, size_t mark_count, struct plan *plan)
+static void plan_begin(struct pg_outbox *ob, const struct marks *m, struct plan *plan)
 {
-        struct params *fence = &ob->params[0], *gone = &ob->params[1], *tried = &ob->params[2],
-                      *changed = &ob->params[3];
-        size_t gones = 0, trieds = 0, changes = 0;
+        struct params *fence = &ob->params[0], *gone = &ob->params[1], *by_id = &ob->params[2];
         *plan = (struct plan){.n = 0};
-        for (size_t i = 0; i < slot_count; i++)
-                plan->named |= 1u << slots[i].slot;
+        for (size_t i = 0; i < m->slot_count; i++)
+                plan->named |= 1u << m->slots[i].slot;
         pg_params_clear(fence, 2);
-        slot_params(fence, slots, slot_count);
-        mark_begin(gone, 4, slots, slot_count, 3, mode);
-        mark_begin(tried, 5, slots, slot_count, 4, mode);
-        pg_params_array(tried, 3, PG_INT4);
-        mark_begin_update(changed, slots, slot_count, mode);
-        for (size_t i = 0; i < mark_count; i++) {
-                const struct outbox_mark *mark = &marks[i];
-                if (mark->verdict == OUTBOX_UNTRIED && mode != OUTBOX_TWO_PHASE) {
+        slot_params(fence, m->slots, m->slot_count);
+        plan_step(plan, OQ_FENCE, fence);
+        mark_begin(gone, 5, m->slots, m->slot_count, 3, m->mode);
+        pg_params_array(gone, 4, PG_TID);
+        mark_begin(by_id, 5, m->slots, m->slot_count, 4, m->mode);
+        pg_params_array(by_id, 3, PG_INT4);
+}
+
+static void add_gone_by_id(struct params *p, const struct outbox_mark *mark)
+{
+        pg_params_int(p, 2, mark->id);
+        pg_params_int(p, 3, mark->attempts);
+}
+
+static bool is_placed(const struct marks *m, const struct outbox_mark *mark)
+{
+        return mark->verdict == OUTBOX_DONE && !m->keep && mark->attempts == 0 && mark->place != 0;
+}
+
+static void plan_marks(struct pg_outbox *ob, const struct marks *m, struct plan *plan)
+{
+        struct params *gone = &ob->params[1], *by_id = &ob->params[2], *changed = &ob->params[3];
+        size_t by_ids = 0, changes = 0;
+        plan_begin(ob, m, plan);
+        mark_begin_update(changed, m->slots, m->slot_count, m->mode);
+        for (size_t i = 0; i < m->n; i++) {
+                const struct outbox_mark *mark = &m->mark[i];
+                if (mark->verdict == OUTBOX_UNTRIED && m->mode != OUTBOX_TWO_PHASE) {
                         plan->untried++;
-                } else if (mark->verdict != OUTBOX_DONE || keep) {
+                } else if (mark->verdict != OUTBOX_DONE || m->keep) {
                         mark_add_update(changed, mark);
                         changes++;
-                } else if (mark->attempts > 0) {
-                        pg_params_int(tried, 2, mark->id);
-                        pg_params_int(tried, 3, mark->attempts);
-                        trieds++;
-                } else {
+                } else if (is_placed(m, mark)) {
                         pg_params_int(gone, 2, mark->id);
-                        gones++;
+                        pg_params_int(gone, 4, mark->place);
+                        plan->placed++;
+                } else {
+                        add_gone_by_id(by_id, mark);
+                        by_ids++;
                 }
         }
-        plan_step(plan, OQ_FENCE, fence);
-        if (gones > 0)
+        if (plan->placed > 0)
                 plan_step(plan, OQ_MARK_DELETE, gone);
-        if (trieds > 0)
-                plan_step(plan, OQ_MARK_DELETE_TRIED, tried);
+        if (by_ids > 0)
+                plan_step(plan, OQ_MARK_DELETE_TRIED, by_id);
         if (changes > 0)
                 plan_step(plan, OQ_MARK_UPDATE, changed);
         plan->marks = plan->n;
@@ -134,14 +159,43 @@ static void plan_marks(struct pg_outbox *ob, enum outbox_mode mode, bool keep,
                 plan_step(plan, OQ_COMMIT, NULL);
 }
 
+/* The rows that are not where they were seen: somebody rewrote the table, or the row. */
+static void plan_moved(struct pg_outbox *ob, const struct marks *m, struct plan *plan)
+{
+        plan_begin(ob, m, plan);
+        for (size_t i = 0; i < m->n; i++)
+                if (is_placed(m, &m->mark[i]))
+                        add_gone_by_id(&ob->params[2], &m->mark[i]);
+        plan_step(plan, OQ_MARK_DELETE_TRIED, &ob->params[2]);
+        plan->marks = plan->n;
+}
+
+/* Adds up the rows that were changed; the slots that are ours. */
+static semel_code run_plan(struct pg_outbox *ob, const struct plan *plan, int64_t deadline_us,
+                           size_t *rows, uint32_t *owned, semel_error *err)
+{
+        PGresult *res[5];
+        semel_code code = pg_outbox_run(ob, plan->steps, plan->n, true, deadline_us, res, err);
+        if (code != SEMEL_OK) {
+                ob->session.vt->abandon(&ob->session);
+                return code;
+        }
+        ob->in_tx = false;
+        *owned &= (uint32_t)pg_result_int(res[0], 0, 0);
+        for (size_t i = 1; i < plan->marks; i++)
+                *rows += (size_t)pg_result_changed(res[i]);
+        for (size_t i = 0; i < plan->n; i++)
+                PQclear(res[i]);
+        return SEMEL_OK;
+}
+
 /* How many of the marks were for slots that we still have. */
-static size_t count_owned(const struct outbox_mark *marks, size_t n, uint32_t owned,
-                          enum outbox_mode mode)
+static size_t count_owned(const struct marks *m, uint32_t owned)
 {
         size_t count = 0;
-        for (size_t i = 0; i < n; i++) {
-                bool written = marks[i].verdict != OUTBOX_UNTRIED || mode == OUTBOX_TWO_PHASE;
-                count += written && owned & 1u << marks[i].slot;
+        for (size_t i = 0; i < m->n; i++) {
+                bool written = m->mark[i].verdict != OUTBOX_UNTRIED || m->mode == OUTBOX_TWO_PHASE;
+                count += written && owned & 1u << m->mark[i].slot;
         }
         return count;
 }
@@ -152,9 +206,10 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                           struct outbox_marked *ret, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
-        PGresult *res[5];
-        struct plan plan;
+        const struct marks m = {mode, keep, slots, slot_count, marks, mark_count};
+        struct plan plan, moved;
         semel_code code = SEMEL_OK;
+        size_t rows = 0;
         if (mode == OUTBOX_SINGLE && !ob->in_tx)
                 return err_set(err, SEMEL_ERR_STORE_DOWN,
                                "the transaction that locked these rows is gone; they are read again");
@@ -162,26 +217,22 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                 code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        plan_marks(ob, mode, keep, slots, slot_count, marks, mark_count, &plan);
-        code = pg_outbox_run(ob, plan.steps, plan.n, true, deadline_us, res, err);
-        if (code != SEMEL_OK) {
-                s->vt->abandon(s);
-                return code;
+        plan_marks(ob, &m, &plan);
+        uint32_t owned = plan.named;
+        code = run_plan(ob, &plan, deadline_us, &rows, &owned, err);
+        if (code == SEMEL_OK && plan.placed > 0 && rows < count_owned(&m, owned)) {
+                plan_moved(ob, &m, &moved);
+                code = run_plan(ob, &moved, deadline_us, &rows, &owned, err);
         }
-        ob->in_tx = false;
-        uint32_t owned = plan.named & (uint32_t)pg_result_int(res[0], 0, 0);
-        int64_t rows = 0;
-        for (size_t i = 1; i < plan.marks; i++)
-                rows += pg_result_changed(res[i]);
-        for (size_t i = 0; i < plan.n; i++)
-                PQclear(res[i]);
-        size_t ours = count_owned(marks, mark_count, owned, mode);
+        if (code != SEMEL_OK)
+                return code;
+        size_t ours = count_owned(&m, owned);
         uint32_t lost = plan.named & ~owned;
         *ret = (struct outbox_marked){
-                .marked = (size_t)rows + plan.untried,
+                .marked = rows + plan.untried,
                 .lost_slots = (size_t)__builtin_popcount(lost),
                 .lost_mask = lost,
-                .changed = ours > (size_t)rows ? ours - (size_t)rows : 0,
+                .changed = ours > rows ? ours - rows : 0,
         };
         return SEMEL_OK;
 }

@@ -103,6 +103,8 @@ static size_t width_of(enum pg_type type)
                 return 2;
         case PG_INT4:
                 return 4;
+        case PG_TID: /* block and line, as one number */
+                return 6;
         case PG_INT8:
         case PG_TIMESTAMPTZ:
                 return 8;
@@ -175,6 +177,8 @@ static unsigned array_type(enum pg_type type)
                 return 1007;
         case PG_INT8:
                 return 1016;
+        case PG_TID:
+                return 1010;
         case PG_TIMESTAMPTZ:
                 return 1185;
         case PG_TEXT:

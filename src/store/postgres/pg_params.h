@@ -25,6 +25,7 @@ enum pg_type {
         PG_INT2 = 21,
         PG_INT4 = 23,
         PG_TEXT = 25,
+        PG_TID = 27,
         PG_TIMESTAMPTZ = 1184,
         PG_UUID = 2950,
 };
@@ -61,7 +62,7 @@ void pg_params_array(struct params *p, int i, enum pg_type type);
 
 /* The value of a scalar, or one more element of an array. */
 void pg_params_bytea(struct params *p, int i, struct span s);
-void pg_params_int(struct params *p, int i, int64_t v); /* INT2, INT4, INT8, BOOL: by the type */
+void pg_params_int(struct params *p, int i, int64_t v); /* INT2, INT4, INT8, BOOL, TID: by the type */
 void pg_params_time(struct params *p, int i, int64_t unix_us);
 void pg_params_null(struct params *p, int i);
 
