@@ -9,6 +9,9 @@
 #include "cmd/open_store.h"
 #include "cmd/say.h"
 #include "cmd/subcommand.h"
+#include "sys/memory.h"
+
+enum { KEPT_BYTES = 8 * 1024 * 1024 }; /* twice a batch's bytes, as they are by default */
 
 static const struct option_setting option_settings[] = {
         {OPT_BROKERS, "brokers"},
@@ -61,6 +64,7 @@ static int relay_run_command(const struct options *o)
         }
         if (daemon_store_url(o, config.db, &url, space, &err) != SEMEL_OK)
                 return say_failure(&err);
+        memory_keep_freed(KEPT_BYTES);
         int rc = relay_run(&config, url, say_line, &err);
         if (err.code != SEMEL_OK && rc != EXIT_CODE_DONE)
                 say_error("%s", err.text);
