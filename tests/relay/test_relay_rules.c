@@ -216,7 +216,7 @@ static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
 {
         (void)state;
         (void)world_add(1000, 100);
-        const struct relay_config *config = world_config(OUTBOX_OWNED);
+        (void)world_config(OUTBOX_OWNED);
         world.at_logged = 200;
         world.then = marks_go_down;
         world_start();
@@ -226,7 +226,7 @@ static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
         world.marks_down = false;
         unlock();
         world_wait(world_all_done, "all rows");
-        assert_in_range(world.unmarked_max, 1, config->lanes * config->batch_rows);
+        assert_in_range(world.unmarked_max, 1, 4 * 50); /* as many lanes as there are by default */
         assert_int_equal(world_duplicates(), 0);
 }
 
