@@ -57,6 +57,17 @@ void relay_share_let_go(struct relay *r, int lane)
                 wakeup_send(&r->keeper_wakeup);
 }
 
+uint32_t relay_share_lanes(struct relay *r, uint32_t slots)
+{
+        uint32_t lanes = 0;
+        pthread_mutex_lock(&r->lock);
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                if ((slots >> i & 1) && atomic_load(&r->slot[i].epoch) != 0)
+                        lanes |= UINT32_C(1) << r->slot[i].lane;
+        pthread_mutex_unlock(&r->lock);
+        return lanes;
+}
+
 bool relay_share_owns(struct relay *r, const struct outbox_slot *slot)
 {
         return atomic_load(&r->slot[slot->slot].epoch) == slot->epoch && !lease_is_over(r);

@@ -80,14 +80,16 @@ static void listen_once(struct watcher *w)
 {
         struct relay *r = w->r;
         struct semel_error err = {0};
-        bool woken = false;
-        semel_code code = w->listens->vt->listen(w->listens, LISTEN_US, &woken, &err);
+        uint32_t slots = 0, lanes;
+        semel_code code = w->listens->vt->listen(w->listens, LISTEN_US, &slots, &err);
         if (code == SEMEL_OK) {
-                if (!woken)
+                if (slots == 0)
                         return;
                 atomic_fetch_add(&r->metrics.wakes, 1);
+                lanes = relay_share_lanes(r, slots);
                 for (int i = 0; i < r->lane_count; i++)
-                        lane_wake(&r->lane[i]);
+                        if (lanes >> i & 1)
+                                lane_wake(&r->lane[i]);
         } else if (code == SEMEL_ERR_REFUSED || code == SEMEL_ERR_ARGUMENT) {
                 w->listening = false;
                 if (r->config->listen == RELAY_LISTEN_ON)

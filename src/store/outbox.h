@@ -256,9 +256,10 @@ struct outbox_vt {
         semel_code (*prune)(struct outbox_session *s, int64_t keep_us, bool dry,
                             int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 
-        /* Wait until somebody's commit says that rows came, or timeout.  SEMEL_ERR_REFUSED: cannot
-         * work here (a pooler, no trigger, SQLite): says why, poll instead. */
-        semel_code (*listen)(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
+        /* Wait until somebody's commit says that rows came, or timeout.  *ret_slots: bit n, rows of slot n
+         * (all bits when it does not say); 0: none came.  SEMEL_ERR_REFUSED: cannot work here (a pooler, no
+         * trigger): says why, poll instead. */
+        semel_code (*listen)(struct outbox_session *s, int64_t timeout_us, uint32_t *ret_slots,
                              semel_error *err);
 
         /* End sessions of programs like this one that stopped in the middle of a request longer than

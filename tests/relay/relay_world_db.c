@@ -314,12 +314,12 @@ static semel_code db_unstick(struct outbox_session *s, const struct outbox_slot 
         return SEMEL_OK;
 }
 
-static semel_code db_listen(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
+static semel_code db_listen(struct outbox_session *s, int64_t timeout_us, uint32_t *ret_slots,
                             semel_error *err)
 {
         (void)s;
         (void)timeout_us;
-        (void)ret_woken;
+        (void)ret_slots;
         return err_set(err, SEMEL_ERR_REFUSED, "nobody tells");
 }
 

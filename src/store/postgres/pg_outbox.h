@@ -174,7 +174,7 @@ semel_code pg_outbox_unstick(struct outbox_session *s, const struct outbox_slot 
 
 semel_code pg_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
                            int64_t deadline_us, int64_t *ret_rows, semel_error *err);
-semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
+semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, uint32_t *ret_slots,
                             semel_error *err);
 semel_code pg_outbox_reap(struct outbox_session *s, int64_t after_us, int64_t deadline_us,
                           int64_t *ret_ended, semel_error *err);

@@ -55,6 +55,8 @@ semel_code pg_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
 
 /* -- listen ----------------------------------------------------------------------------------- */
 
+#define ALL_SLOTS ((UINT32_C(1) << EVENT_SLOTS) - 1)
+
 static semel_code begin_listening(struct pg_outbox *ob, int64_t deadline_us, semel_error *err)
 {
         PGresult *res = NULL;
@@ -80,18 +82,26 @@ static semel_code begin_listening(struct pg_outbox *ob, int64_t deadline_us, sem
         return code;
 }
 
-/* All that have come. */
-static bool take_notifies(struct pg_outbox *ob)
+/* notify_function.sql's bits; a trigger that was made before it tells none. */
+static uint32_t slots_told(const char *payload)
 {
-        bool any = false;
-        for (PGnotify *n = PQnotifies(ob->pg); n; n = PQnotifies(ob->pg)) {
-                any = true;
-                PQfreemem(n);
-        }
-        return any;
+        char *end;
+        unsigned long slots = strtoul(payload, &end, 10);
+        return *end == '\0' && slots > 0 && slots <= ALL_SLOTS ? (uint32_t)slots : ALL_SLOTS;
 }
 
-semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, bool *ret_woken,
+/* All that have come. */
+static uint32_t take_notifies(struct pg_outbox *ob)
+{
+        uint32_t slots = 0;
+        for (PGnotify *n = PQnotifies(ob->pg); n; n = PQnotifies(ob->pg)) {
+                slots |= slots_told(n->extra);
+                PQfreemem(n);
+        }
+        return slots;
+}
+
+semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, uint32_t *ret_slots,
                             semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
@@ -100,19 +110,19 @@ semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, bool *
                 semel_code code = begin_listening(ob, until_us + SECOND, err);
                 if (code != SEMEL_OK)
                         return code;
-                *ret_woken = true; /* what came before is not told: look once */
+                *ret_slots = ALL_SLOTS; /* what came before is not told: look once */
                 return SEMEL_OK;
         }
-        bool woken = take_notifies(ob);
-        while (!woken && pg_outbox_wait(ob, POLLIN, until_us)) {
+        uint32_t slots = take_notifies(ob);
+        while (slots == 0 && pg_outbox_wait(ob, POLLIN, until_us)) {
                 if (!PQconsumeInput(ob->pg) || PQstatus(ob->pg) != CONNECTION_OK) {
                         pg_outbox_drop(ob);
                         return err_set(err, SEMEL_ERR_STORE_DOWN,
                                        "the connection that listens broke; it is made again");
                 }
-                woken = take_notifies(ob);
+                slots = take_notifies(ob);
         }
-        *ret_woken = woken;
+        *ret_slots = slots;
         return SEMEL_OK;
 }
 

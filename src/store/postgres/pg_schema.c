@@ -187,6 +187,8 @@ static semel_code notify_off(PGconn *pg, semel_error *err)
 static semel_code notify_on(PGconn *pg, semel_error *err)
 {
         semel_code code = notify_off(pg, err);
+        if (code == SEMEL_OK)
+                code = run(pg, sql_postgres_notify_function, err);
         return code == SEMEL_OK ? run(pg, sql_postgres_notify_on, err) : code;
 }
 

@@ -246,7 +246,7 @@ static semel_code data_version(struct sqlite_outbox *o, int64_t *ret, semel_erro
 /* Nothing tells one process of another's commit, but SQLite counts them.  The first call returns at
  * once: what was committed before it is not known to be seen. */
 static semel_code sqlite_outbox_listen(struct outbox_session *s, int64_t timeout_us,
-                                       bool *ret_woken, semel_error *err)
+                                       uint32_t *ret_slots, semel_error *err)
 {
         static const struct timespec nap = {.tv_nsec = LISTEN_POLL_MS * 1000000L};
         struct sqlite_outbox *o = outbox_of(s);
@@ -261,7 +261,7 @@ static semel_code sqlite_outbox_listen(struct outbox_session *s, int64_t timeout
                 bool woken = version != o->data_version;
                 o->data_version = version;
                 if (woken || clock_boot_us() >= until_us) {
-                        *ret_woken = woken;
+                        *ret_slots = woken ? UINT32_MAX : 0; /* whose they are is not told */
                         return SEMEL_OK;
                 }
                 (void)nanosleep(&nap, NULL);
