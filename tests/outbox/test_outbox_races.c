@@ -167,7 +167,7 @@ static void c1_a_takeover_and_a_renewal_never_both_succeed(void **state)
         int taken = 0, kept = 0;
         renew = (struct call){.s = a, .me = &me_a};
         take = (struct call){.s = b, .me = &me_b};
-        for (int round = 0; round < 60; round++) {
+        for (int round = 0; round < 60 || (round < 600 && (taken == 0 || kept == 0)); round++) {
                 own_all(&renew);
                 expire();
                 /* who begins has the better chance: both are to win now and then */
