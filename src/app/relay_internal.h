@@ -110,8 +110,8 @@ size_t relay_share_hold(struct relay *r, int lane, struct outbox_slot *ret /* EV
 void relay_share_let_go(struct relay *r, int lane);
 /* Tested before each produce. */
 bool relay_share_owns(struct relay *r, const struct outbox_slot *slot);
-/* Bit n: lane n has one of these slots. */
-uint32_t relay_share_lanes(struct relay *r, uint32_t slots);
+/* Wake the lanes that have these slots. */
+void relay_share_wake(struct relay *r, uint32_t slots);
 /* The lane's slots now, without holding them. */
 size_t relay_share_of_lane(struct relay *r, int lane, struct outbox_slot *ret);
 /* What the database says we own, until lease_end_us. */

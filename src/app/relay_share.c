@@ -57,7 +57,14 @@ void relay_share_let_go(struct relay *r, int lane)
                 wakeup_send(&r->keeper_wakeup);
 }
 
-uint32_t relay_share_lanes(struct relay *r, uint32_t slots)
+static void wake_lanes(struct relay *r, uint32_t lanes)
+{
+        for (int i = 0; i < r->lane_count; i++)
+                if (lanes >> i & 1)
+                        lane_wake(&r->lane[i]);
+}
+
+void relay_share_wake(struct relay *r, uint32_t slots)
 {
         uint32_t lanes = 0;
         pthread_mutex_lock(&r->lock);
@@ -65,7 +72,7 @@ uint32_t relay_share_lanes(struct relay *r, uint32_t slots)
                 if ((slots >> i & 1) && atomic_load(&r->slot[i].epoch) != 0)
                         lanes |= UINT32_C(1) << r->slot[i].lane;
         pthread_mutex_unlock(&r->lock);
-        return lanes;
+        wake_lanes(r, lanes);
 }
 
 bool relay_share_owns(struct relay *r, const struct outbox_slot *slot)
@@ -117,9 +124,7 @@ void relay_share_update(struct relay *r, const struct outbox_view *view, int64_t
                         relay_say(r, "lost slot %d to %s: nothing more of it is published here", i,
                                   view->slots[i].owner[0] ? view->slots[i].owner : "nobody");
                 }
-        for (int i = 0; i < r->lane_count; i++)
-                if (was_over || (news >> i & 1))
-                        lane_wake(&r->lane[i]);
+        wake_lanes(r, was_over ? UINT32_MAX : news);
 }
 
 void relay_share_lose(struct relay *r, int16_t slot, int64_t epoch)

@@ -80,16 +80,13 @@ static void listen_once(struct watcher *w)
 {
         struct relay *r = w->r;
         struct semel_error err = {0};
-        uint32_t slots = 0, lanes;
+        uint32_t slots = 0;
         semel_code code = w->listens->vt->listen(w->listens, LISTEN_US, &slots, &err);
         if (code == SEMEL_OK) {
                 if (slots == 0)
                         return;
                 atomic_fetch_add(&r->metrics.wakes, 1);
-                lanes = relay_share_lanes(r, slots);
-                for (int i = 0; i < r->lane_count; i++)
-                        if (lanes >> i & 1)
-                                lane_wake(&r->lane[i]);
+                relay_share_wake(r, slots);
         } else if (code == SEMEL_ERR_REFUSED || code == SEMEL_ERR_ARGUMENT) {
                 w->listening = false;
                 if (r->config->listen == RELAY_LISTEN_ON)

@@ -20,8 +20,6 @@
 #define STATEMENT_US (60 * SECOND)
 enum { BLOCKED_SHOWN = 100, LIST_PAGE = 500 };
 
-static const uint32_t all_slots = (UINT32_C(1) << EVENT_SLOTS) - 1;
-
 static int64_t soon(void)
 {
         return clock_boot_us() + STATEMENT_US;
@@ -69,7 +67,7 @@ static semel_code load_status(struct outbox_session *s, const struct options *o,
         if (code == SEMEL_OK)
                 code = s->vt->stats(s, soon(), &st->stats, err);
         if (code == SEMEL_OK)
-                code = s->vt->blocked(s, all_slots, dead_blocks ? OUTBOX_BLOCK : OUTBOX_SKIP,
+                code = s->vt->blocked(s, EVENT_ALL_SLOTS, dead_blocks ? OUTBOX_BLOCK : OUTBOX_SKIP,
                                       BLOCKED_SHOWN + 1, soon(), &st->blocked, &st->blocked_count,
                                       err);
         if (st->blocked_count > BLOCKED_SHOWN) {

@@ -35,6 +35,7 @@ bool event_id_parse(const char *text, size_t n, uint8_t ret[EVENT_ID_BYTES]);
  * the id's decimal digits when there is no key.  The SQL function semel.slot_of() says the same;
  * tests/data/slots.txt has the golden vectors. */
 enum { EVENT_SLOTS = 16, EVENT_GROUPS = 4 };
+enum { EVENT_ALL_SLOTS = (1 << EVENT_SLOTS) - 1 }; /* bit n: slot n */
 
 static inline int event_slot_of_digest(const uint8_t sha256[32])
 {

@@ -130,7 +130,7 @@ void outbox_quotas_learn(struct outbox_quotas *q, const int16_t *order, const in
         for (size_t i = 0; i < n; i++) {
                 if (got[i] >= rows[i] || i >= seen)
                         q->demand[order[i]] = INT32_MAX;
-                else if (i < seen)
+                else
                         q->demand[order[i]] = got[i] > DEMAND_MIN / 2 ? 2 * got[i] : DEMAND_MIN;
         }
 }

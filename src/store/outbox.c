@@ -36,3 +36,11 @@ void outbox_rows_release(struct outbox_rows *rows)
                 rows->release(rows->driver);
         *rows = (struct outbox_rows){0};
 }
+
+size_t outbox_fetch_rows_max(const struct outbox_fetch *in)
+{
+        size_t sum = 0;
+        for (size_t i = 0; i < in->quota_count; i++)
+                sum += (size_t)in->quotas[i].rows_max;
+        return in->rows_max > 0 && in->rows_max < sum ? in->rows_max : sum;
+}

@@ -124,6 +124,9 @@ struct outbox_fetch {
         size_t bytes_max; /* stop at about this many payload bytes; at least one row comes */
 };
 
+/* The most rows that may come. */
+size_t outbox_fetch_rows_max(const struct outbox_fetch *in);
+
 enum outbox_verdict {
         OUTBOX_DONE,    /* the broker has it */
         OUTBOX_RETRY,   /* again after retry_after_us, attempts + 1 */

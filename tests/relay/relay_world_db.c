@@ -56,7 +56,7 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
         (void)s;
         (void)deadline_us;
         struct outbox_row *out = calloc(WORLD_ROWS_MAX, sizeof *out);
-        size_t n = 0, rows_max = in->rows_max ? in->rows_max : WORLD_ROWS_MAX;
+        size_t n = 0, rows_max = outbox_fetch_rows_max(in);
         if (!out)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory");
         pthread_mutex_lock(&world.lock);

@@ -175,14 +175,6 @@ static semel_code decode(const struct outbox_fetch *in, const struct pg_outbox *
         return SEMEL_OK;
 }
 
-static size_t rows_max(const struct outbox_fetch *in)
-{
-        size_t sum = 0;
-        for (size_t i = 0; i < in->quota_count; i++)
-                sum += (size_t)in->quotas[i].rows_max;
-        return in->rows_max > 0 && in->rows_max < sum ? in->rows_max : sum;
-}
-
 static void fetch_params(const struct outbox_fetch *in, size_t bytes_max, struct params *p)
 {
         bool claims = in->mode == OUTBOX_TWO_PHASE;
@@ -203,7 +195,7 @@ static void fetch_params(const struct outbox_fetch *in, size_t bytes_max, struct
         for (size_t i = 0; i < in->blocked_count; i++)
                 pg_params_bytea(p, 2, in->blocked[i]);
         pg_params_int(p, 3, (int64_t)bytes_max);
-        pg_params_int(p, 4, (int64_t)rows_max(in));
+        pg_params_int(p, 4, (int64_t)outbox_fetch_rows_max(in));
 }
 
 /* One statement; in mode single BEGIN is in front of it; once a second the calendar is asked for. */
@@ -249,7 +241,7 @@ static semel_code fetch_quickly(struct pg_outbox *ob, const struct outbox_fetch 
 {
         PGresult *res = NULL;
         if (ob->exact_left == 0) {
-                size_t rows = rows_max(in);
+                size_t rows = outbox_fetch_rows_max(in);
                 semel_code code = run_fetch(ob, in, OQ_FETCH, bytes_max / (rows ? rows : 1),
                                             deadline_us, &res, err);
                 if (code != SEMEL_OK || !has_large_row(res)) {

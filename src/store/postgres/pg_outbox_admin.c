@@ -55,8 +55,6 @@ semel_code pg_outbox_prune(struct outbox_session *s, int64_t keep_us, bool dry,
 
 /* -- listen ----------------------------------------------------------------------------------- */
 
-#define ALL_SLOTS ((UINT32_C(1) << EVENT_SLOTS) - 1)
-
 static semel_code begin_listening(struct pg_outbox *ob, int64_t deadline_us, semel_error *err)
 {
         PGresult *res = NULL;
@@ -87,7 +85,7 @@ static uint32_t slots_told(const char *payload)
 {
         char *end;
         unsigned long slots = strtoul(payload, &end, 10);
-        return *end == '\0' && slots > 0 && slots <= ALL_SLOTS ? (uint32_t)slots : ALL_SLOTS;
+        return *end == '\0' && slots > 0 && slots <= EVENT_ALL_SLOTS ? (uint32_t)slots : EVENT_ALL_SLOTS;
 }
 
 /* All that have come. */
@@ -110,7 +108,7 @@ semel_code pg_outbox_listen(struct outbox_session *s, int64_t timeout_us, uint32
                 semel_code code = begin_listening(ob, until_us + SECOND, err);
                 if (code != SEMEL_OK)
                         return code;
-                *ret_slots = ALL_SLOTS; /* what came before is not told: look once */
+                *ret_slots = EVENT_ALL_SLOTS; /* what came before is not told: look once */
                 return SEMEL_OK;
         }
         uint32_t slots = take_notifies(ob);

@@ -102,15 +102,13 @@ static void plan_step(struct plan *plan, enum outbox_query query, struct params 
 
 static void plan_begin(struct pg_outbox *ob, const struct marks *m, struct plan *plan)
 {
-        struct params *fence = &ob->params[0], *gone = &ob->params[1], *by_id = &ob->params[2];
+        struct params *fence = &ob->params[0], *by_id = &ob->params[2];
         *plan = (struct plan){.n = 0};
         for (size_t i = 0; i < m->slot_count; i++)
                 plan->named |= 1u << m->slots[i].slot;
         pg_params_clear(fence, 2);
         slot_params(fence, m->slots, m->slot_count);
         plan_step(plan, OQ_FENCE, fence);
-        mark_begin(gone, 5, m->slots, m->slot_count, 3, m->mode);
-        pg_params_array(gone, 4, PG_TID);
         mark_begin(by_id, 5, m->slots, m->slot_count, 4, m->mode);
         pg_params_array(by_id, 3, PG_INT4);
 }
@@ -131,6 +129,8 @@ static void plan_marks(struct pg_outbox *ob, const struct marks *m, struct plan 
         struct params *gone = &ob->params[1], *by_id = &ob->params[2], *changed = &ob->params[3];
         size_t by_ids = 0, changes = 0;
         plan_begin(ob, m, plan);
+        mark_begin(gone, 5, m->slots, m->slot_count, 3, m->mode);
+        pg_params_array(gone, 4, PG_TID);
         mark_begin_update(changed, m->slots, m->slot_count, m->mode);
         for (size_t i = 0; i < m->n; i++) {
                 const struct outbox_mark *mark = &m->mark[i];

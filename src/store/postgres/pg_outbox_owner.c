@@ -225,7 +225,7 @@ static semel_code take_slots(struct take *t, semel_error *err)
 static semel_code take_in_tx(struct take *t, enum outbox_mode stored, semel_error *err)
 {
         PGresult *res[3] = {NULL, NULL, NULL};
-        slots_and_me(&t->ob->params[0], t->mode != stored ? 0xffffu : t->mask, t->me, 1);
+        slots_and_me(&t->ob->params[0], t->mode != stored ? EVENT_ALL_SLOTS : t->mask, t->me, 1);
         const struct pg_step steps[] = {
                 {.query = OQ_TAKE_ORPHANS},
                 {.query = OQ_TAKE_SILENT, .params = &t->ob->params[0]},
@@ -252,7 +252,7 @@ semel_code pg_outbox_take(struct outbox_session *s, const struct outbox_member *
                           int64_t deadline_us, struct outbox_view *ret_view, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
-        struct take t = {.ob = ob, .me = me, .mode = mode, .mask = slot_mask & 0xffffu,
+        struct take t = {.ob = ob, .me = me, .mode = mode, .mask = slot_mask & EVENT_ALL_SLOTS,
                          .deadline_us = deadline_us};
         PGresult *res[3] = {NULL, NULL, NULL};
         enum outbox_mode stored = mode;
@@ -313,7 +313,7 @@ semel_code pg_outbox_leave(struct outbox_session *s, const struct outbox_member 
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        slots_and_me(&ob->params[0], 0xffffu, me, 2);
+        slots_and_me(&ob->params[0], EVENT_ALL_SLOTS, me, 2);
         view_params(&ob->params[1], span_of(me->id, sizeof me->id));
         const struct pg_step steps[] = {
                 {.query = OQ_GIVE, .params = &ob->params[0]},

@@ -261,7 +261,7 @@ static semel_code sqlite_outbox_listen(struct outbox_session *s, int64_t timeout
                 bool woken = version != o->data_version;
                 o->data_version = version;
                 if (woken || clock_boot_us() >= until_us) {
-                        *ret_slots = woken ? UINT32_MAX : 0; /* whose they are is not told */
+                        *ret_slots = woken ? EVENT_ALL_SLOTS : 0; /* whose they are is not told */
                         return SEMEL_OK;
                 }
                 (void)nanosleep(&nap, NULL);

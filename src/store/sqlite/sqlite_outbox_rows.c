@@ -216,10 +216,8 @@ static void walk_init(struct walk *w, const struct outbox_fetch *in)
                         continue;
                 w->quota_of[slot] = (int8_t)i;
                 w->left[i] = in->quotas[i].rows_max;
-                w->total += in->quotas[i].rows_max;
         }
-        if (in->rows_max > 0 && (int64_t)in->rows_max < w->total)
-                w->total = (int64_t)in->rows_max;
+        w->total = (int64_t)outbox_fetch_rows_max(in);
 }
 
 static bool add_row(struct box *box, sqlite3_stmt *stmt, int slot)

@@ -10,8 +10,6 @@
 
 #include <stdio.h>
 
-enum { ALL_SLOTS = (1 << EVENT_SLOTS) - 1 };
-
 semel_code outbox_load_slots(struct sqlite_outbox *o, struct slot_row ret[EVENT_SLOTS],
                              semel_error *err)
 {
@@ -199,7 +197,7 @@ semel_code sqlite_outbox_take(struct outbox_session *s, const struct outbox_memb
         if (code == SEMEL_OK) {
                 code = outbox_load_slots(o, rows, err);
                 if (code == SEMEL_OK)
-                        code = take_rows(o, me, slot_mask & ALL_SLOTS, rows, err);
+                        code = take_rows(o, me, slot_mask & EVENT_ALL_SLOTS, rows, err);
                 code = outbox_end(o, code, err);
         }
         if (code == SEMEL_OK)
@@ -246,7 +244,7 @@ semel_code sqlite_outbox_give(struct outbox_session *s, const struct outbox_memb
         semel_code code = outbox_ready(o, deadline_us, err);
         if (code != SEMEL_OK || !o->holds_relay)
                 return code;
-        code = give_rows(o, me, slot_mask & ALL_SLOTS, &left, err);
+        code = give_rows(o, me, slot_mask & EVENT_ALL_SLOTS, &left, err);
         if (code == SEMEL_OK && !left)
                 give_lock(o);
         return code;
@@ -259,7 +257,7 @@ semel_code sqlite_outbox_leave(struct outbox_session *s, const struct outbox_mem
         bool left = true;
         semel_code code = outbox_ready(o, deadline_us, err);
         if (code == SEMEL_OK && o->holds_relay)
-                code = give_rows(o, me, ALL_SLOTS, &left, err);
+                code = give_rows(o, me, EVENT_ALL_SLOTS, &left, err);
         give_lock(o); /* also when the rows keep our name: without the lock it means nothing */
         return code;
 }
