@@ -48,7 +48,7 @@ static void c1_nothing_is_handed_over_after_the_lease(void **state)
         (void)state;
         (void)world_add(1200, 100);
         world_config(OUTBOX_OWNED)->batch_rows = 1200;
-        world.produce_us = 2 * MS; /* one batch of each lane, 1.2 s: twice the lease */
+        world.produce_us = 4 * MS; /* one batch of each lane, 1.2 s: twice the lease */
         world_start();
         wait_handed(50);
         lock();
@@ -70,7 +70,7 @@ static void c1_the_lease_counts_from_before_the_beat_was_sent(void **state)
         (void)state;
         (void)world_add(2000, 100);
         (void)world_config(OUTBOX_OWNED);
-        world.produce_us = 2 * MS;
+        world.produce_us = 4 * MS;
         world.beat_answer_us = 300 * MS; /* of a lease of 600 ms */
         world_start();
         wait_handed(50);

@@ -24,7 +24,7 @@ def test_c6_single_with_a_broker_slower_than_the_lease(procs, build, pg_store_ur
     relay.p.wait_log('go on without their transaction', 30)
     in_transaction = """SELECT count(*) FROM pg_stat_activity
                         WHERE application_name LIKE 'semel relay lane%%' AND state LIKE 'idle in%%'"""
-    wait_until(lambda: outbox.one(in_transaction) == 0, 10, 'both lanes let their rows go')
+    wait_until(lambda: outbox.one(in_transaction) == 0, 10, 'the lanes to let their rows go')
     assert outbox.count() > 0, 'the fault struck no unfinished work'
     begun = time.monotonic()
     wait_until(lambda: time.monotonic() > begun + 2, what='the broker to be slower than the lease, twice')
