@@ -3,13 +3,13 @@
 the outbox, what that costs, how late an event is.  Beside it, in turns: the tutorial's loop in C, and
 each of the three things that a relay cannot do without, alone: librdkafka sending the same messages,
 DELETE of the same rows, reading them (bench/bus_rate.c)."""
+import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -79,18 +79,10 @@ class Daemon:
     def metric(self, name):
         """A look costs the machine that is measured: one connection, and no more than is needed."""
         if self.admin is None:
-            self.admin = socket.create_connection(('127.0.0.1', self.port), timeout=10)
-        self.admin.sendall(b'GET /metrics HTTP/1.1\r\nHost: bench\r\n\r\n')
-        head, text = b'', b''
-        while not head or len(text) < length:
-            more = self.admin.recv(1 << 18)
-            assert more, 'the admin listener closed the connection'
-            text += more
-            if not head and b'\r\n\r\n' in text:
-                head, text = text.split(b'\r\n\r\n', 1)
-                length = int(re.search(rb'(?i)\r\ncontent-length: *(\d+)', head)[1])
-        return sum(float(line.split(b'\n', 1)[0])
-                   for line in (b'\n' + text).split(b'\n%s ' % name.encode())[1:])
+            self.admin = http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+        self.admin.request('GET', '/metrics')
+        text = b'\n' + self.admin.getresponse().read()
+        return sum(float(line.split(b'\n', 1)[0]) for line in text.split(b'\n%s ' % name.encode())[1:])
 
     def cpu(self):
         return threads_s(self.pid)
@@ -150,13 +142,12 @@ def published(relays):
 
 def wait_published(relays, until, timeout=120):
     """Each look costs the relay some CPU: they become more as the end comes nearer."""
-    begun, before = time.monotonic(), None
+    begun, before = time.monotonic(), published(relays)
     while (done := published(relays)) < until:
         now = time.monotonic()
         if now > begun + timeout:
             raise RuntimeError(f'{done} of {until} rows after {timeout} s: '
                                + pathlib.Path(relays[0].log.name).read_text())
-        before = done if before is None else before
         left_s = (until - done) * (now - begun) / (done - before) if done > before else 1
         time.sleep(min(0.02, max(0.002, left_s / 2)))
     return time.monotonic()
