@@ -61,18 +61,29 @@ static void keep_reason(struct done *d, const semel_error *err)
         (void)snprintf(d->reason, sizeof d->reason, "%s", err->text);
 }
 
+/* Say it when the database goes away, and when it is back. */
+static void note_database(struct consume *c, const struct inbox_result *ret)
+{
+        bool is_down = ret->end == INBOX_DOWN || ret->end == INBOX_STOP;
+        /* A connection that ended, or was told to, says nothing about the next one: another worker may
+         * have seen already that there is none. */
+        if (ret->end == INBOX_BROKE ||
+            (ret->end == INBOX_AGAIN && inbox_sqlstate_is_goodbye(ret->err.sqlstate)))
+                return;
+        if (atomic_exchange(&c->database_down, is_down) == is_down)
+                return;
+        if (is_down)
+                consume_say(c, "the database is away, events wait: %s", ret->err.text);
+        else
+                consume_say(c, "the database is back");
+}
+
 static void from_end(struct worker *w, const struct inbox_result *ret, struct done *d)
 {
         struct consume *c = w->c;
         if (ret->end != INBOX_DONE)
                 keep_reason(d, &ret->err);
-        bool is_down = ret->end == INBOX_DOWN || ret->end == INBOX_STOP;
-        if (atomic_exchange(&c->database_down, is_down) != is_down) {
-                if (is_down)
-                        consume_say(c, "the database is away, events wait: %s", ret->err.text);
-                else
-                        consume_say(c, "the database is back");
-        }
+        note_database(c, ret);
         switch (ret->end) {
         case INBOX_DONE:
                 d->outcome = INBOX_WORKED;
@@ -229,8 +240,7 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                         from_code(w, &err, d);
                         return;
                 }
-                atomic_store(&w->c->database_down, false);
-                d->outcome = INBOX_WORKED;
+                from_end(w, &(struct inbox_result){.end = INBOX_DONE}, d);
                 d->at = (size_t)attempts;
                 return;
         case INBOX_BURY:

@@ -381,6 +381,28 @@ def test_d2_a_database_that_goes_away_is_waited_for(procs, build, kafka, pg_own,
     assert p.terminate() == 0
 
 
+def test_d2_a_database_that_went_amid_a_try_is_told_of_when_it_is_back(procs, build, kafka, pg_own, semel):
+    """What works first then is the count of the next try."""
+    db = pg_own.new_database()
+    url = pg_own.url(db)
+    assert semel('migrate', '--db', url).returncode == 0
+    world = World(procs, build, kafka, pg_own, db, url)
+    topic = kafka.new_topic()
+    blocker = pg_own.connect(db)
+    blocker.cursor().execute('BEGIN; LOCK TABLE effect IN ACCESS EXCLUSIVE MODE')
+    kafka.produce(topic, [event(1)])
+    p = world.start(topic)
+    wait_until(lambda: world.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                                   "AND datname = current_database()") == 1, 30)
+    pg_own.stop('immediate')
+    blocker.close()
+    p.wait_log('the database is away', 20)
+    pg_own.start()
+    world.wait_effects(1)
+    p.wait_log('the database is back', 20)
+    assert p.terminate() == 0
+
+
 def test_o70_events_past_their_retention_are_forgotten(world):
     topic = world.kafka.new_topic()
     world.pg.psql(world.db, "INSERT INTO semel.processed_event SELECT "
