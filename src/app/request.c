@@ -271,7 +271,7 @@ static struct reading *reading_begin(const struct request *r)
                 .query = p->fingerprint_query,
                 .json_max = (size_t)p->request_body_max};
         http_fingerprint_begin(&rd->fp, &rd->options, r->ex->request, sha256_sink(rd->hash),
-                               p->fingerprint == FINGERPRINT_RAW ? NULL : sha256_sink(rd->spare));
+                               p->fingerprint == FINGERPRINT_RAW ? NULL : sha256_sink(rd->second));
         return rd;
 }
 

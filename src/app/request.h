@@ -48,13 +48,14 @@ enum { REQUEST_HEADERS_MAX = LIMIT_HTTP_HEADERS + 8, REQUEST_SCRATCH_BYTES = LIM
 
 /* A fingerprint in the making. */
 struct reading {
+        struct spare spare;
         struct http_fingerprint fp;
         struct http_fingerprint_options options;
-        struct sha256 *hash, *spare;
-        struct reading *next; /* among the spare ones */
+        struct sha256 *hash, *second;
 };
 
 struct request {
+        struct spare spare;
         struct worker *w;
         struct request *prev, *next;
         struct http_exchange *ex; /* NULL: answered, or the client is gone */
@@ -147,6 +148,7 @@ struct request *request_get(struct worker *w);
 void request_put(struct worker *w, struct request *r);
 struct reading *reading_get(struct worker *w); /* NULL: no memory */
 void reading_put(struct worker *w, struct reading *rd); /* NULL is fine */
+void request_spares_init(struct worker *w);
 void request_spares_free(struct worker *w);
 
 /* -- request_claim.c --------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * request_spare: what requests leave to the next ones of their worker: their memory with its small
- * buffers, and digests, which are dear to make.  Bounded; a worker's own, so nothing is locked.
+ * buffers, and digests, which are dear to make.  As many as lately were in use at once (base/spares.h); a
+ * worker's own, so nothing is locked.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 #include "app/request.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { SPARE_MAX = 0 }; /* so that a use after its end is seen */
+enum { KEEP_NONE = true }; /* so that a use after its end is seen */
 #else
-enum { SPARE_MAX = 256 };
+enum { KEEP_NONE = false };
 #endif
 enum { SPARE_BYTES_MAX = 4096, SPARE_HEADERS_MAX = 32 }; /* of each buffer */
 
@@ -28,13 +29,15 @@ static struct buf kept(struct buf b)
 
 struct request *request_get(struct worker *w)
 {
-        struct request *r = w->spare_requests;
-        if (!r)
-                return calloc(1, sizeof *r);
-        w->spare_requests = r->next;
-        w->spare_request_count--;
-        const struct buf head = kept(r->head), body = kept(r->body), reply = kept(r->reply_body),
-                         reply_headers = kept(r->reply_headers), extra = kept(r->extra_headers);
+        struct request *r = (struct request *)spares_take(&w->spare_requests);
+        if (!r) {
+                r = calloc(1, sizeof *r);
+                if (!r)
+                        spares_forget(&w->spare_requests);
+                return r;
+        }
+        const struct buf head = r->head, body = r->body, reply = r->reply_body,
+                         reply_headers = r->reply_headers, extra = r->extra_headers;
         struct http_header *headers = r->headers;
         size_t headers_cap = r->headers_cap;
         /* Not the operation: it is a third of it all, owns nothing, and is made anew by who submits it. */
@@ -51,8 +54,9 @@ struct request *request_get(struct worker *w)
         return r;
 }
 
-static void release(struct request *r)
+static void release(struct spare *x)
 {
+        struct request *r = (struct request *)x;
         buf_release(&r->head);
         buf_release(&r->reply_headers);
         buf_release(&r->extra_headers);
@@ -69,15 +73,11 @@ void request_put(struct worker *w, struct request *r)
                 r->headers = NULL;
                 r->headers_cap = 0;
         }
-        r->body = kept(r->body);
-        r->reply_body = kept(r->reply_body);
-        if (w->spare_request_count + 1 > SPARE_MAX) {
-                release(r);
-                return;
-        }
-        r->next = w->spare_requests;
-        w->spare_requests = r;
-        w->spare_request_count++;
+        struct buf *const bufs[] = {&r->head, &r->body, &r->reply_body, &r->reply_headers,
+                                    &r->extra_headers};
+        for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
+                *bufs[i] = kept(*bufs[i]);
+        spares_give(&w->spare_requests, &r->spare, release);
 }
 
 /* -- fingerprints in the making ----------------------------------------------------------------- */
@@ -85,8 +85,13 @@ void request_put(struct worker *w, struct request *r)
 static void reading_free(struct reading *rd)
 {
         sha256_free(rd->hash);
-        sha256_free(rd->spare);
+        sha256_free(rd->second);
         free(rd);
+}
+
+static void reading_release(struct spare *x)
+{
+        reading_free((struct reading *)x);
 }
 
 /* Two digests, though few forms need the second: one kind of spare serves all routes. */
@@ -96,8 +101,8 @@ static struct reading *reading_new(const struct gateway *gw)
         if (!rd)
                 return NULL;
         rd->hash = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
-        rd->spare = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
-        if (rd->hash && rd->spare)
+        rd->second = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
+        if (rd->hash && rd->second)
                 return rd;
         reading_free(rd);
         return NULL;
@@ -105,11 +110,11 @@ static struct reading *reading_new(const struct gateway *gw)
 
 struct reading *reading_get(struct worker *w)
 {
-        struct reading *rd = w->spare_readings;
+        struct reading *rd = (struct reading *)spares_take(&w->spare_readings);
         if (!rd)
-                return reading_new(w->gw);
-        w->spare_readings = rd->next;
-        w->spare_reading_count--;
+                rd = reading_new(w->gw);
+        if (!rd)
+                spares_forget(&w->spare_readings);
         return rd;
 }
 
@@ -118,25 +123,16 @@ void reading_put(struct worker *w, struct reading *rd)
         if (!rd)
                 return;
         http_fingerprint_release(&rd->fp);
-        if (w->spare_reading_count + 1 > SPARE_MAX) {
-                reading_free(rd);
-                return;
-        }
-        rd->next = w->spare_readings;
-        w->spare_readings = rd;
-        w->spare_reading_count++;
+        spares_give(&w->spare_readings, &rd->spare, reading_release);
+}
+
+void request_spares_init(struct worker *w)
+{
+        w->spare_requests.off = w->spare_readings.off = KEEP_NONE;
 }
 
 void request_spares_free(struct worker *w)
 {
-        while (w->spare_requests) {
-                struct request *r = w->spare_requests;
-                w->spare_requests = r->next;
-                release(r);
-        }
-        while (w->spare_readings) {
-                struct reading *rd = w->spare_readings;
-                w->spare_readings = rd->next;
-                reading_free(rd);
-        }
+        spares_release(&w->spare_requests, release);
+        spares_release(&w->spare_readings, reading_release);
 }

@@ -220,6 +220,7 @@ semel_code worker_new(struct gateway *gw, int number, uint16_t port, struct work
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a worker");
         w->gw = gw;
         w->number = number;
+        request_spares_init(w);
         w->hash = sha256_new(NULL, 0);
         w->loop = w->hash ? loop_new(err) : NULL;
         w->deadlines = w->loop ? deadline_list_new(w->loop) : NULL;

@@ -12,6 +12,7 @@
 #include "app/hot.h"
 #include "app/metrics.h"
 #include "app/store_probe.h"
+#include "base/spares.h"
 #include "core/gateway_config.h"
 #include "net/http_server.h"
 #include "net/upstream.h"
@@ -56,9 +57,7 @@ struct worker {
         struct request *requests; /* all that live */
         struct request *waiting[WAIT_BUCKETS]; /* those that wait for a duplicate, by id */
         size_t request_count;
-        struct request *spare_requests; /* memory for the next ones */
-        struct reading *spare_readings;
-        size_t spare_request_count, spare_reading_count;
+        struct spares spare_requests, spare_readings; /* memory for the next ones */
         uint64_t next_request_id;
         int number;
         bool started;

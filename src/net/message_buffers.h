@@ -2,16 +2,17 @@
  *
  * message_buffers: what reading one message needs: a parser, room for its head, and for the
  * fields of it.  Large, so connections have one only while a message is under way, and each thread
- * keeps some for the next.
+ * keeps those of a crowd for the next (base/spares.h), mostly untouched.
  */
 #ifndef NET_MESSAGE_BUFFERS_H
 #define NET_MESSAGE_BUFFERS_H
 
+#include "base/spares.h"
 #include "core/http1_parse.h"
 
 struct message_buffers {
+        struct spare spare;
         struct http1_parser parser;
-        struct message_buffers *next;
         struct http_header headers[LIMIT_HTTP_HEADERS];
         uint8_t head[LIMIT_HTTP_HEAD_BYTES];
 };
