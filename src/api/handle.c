@@ -127,9 +127,13 @@ static void *run_thread(void *arg)
         return NULL;
 }
 
+/* The operation is the caller's, mostly on its stack: a thread that is cancelled stays until it has come
+ * back. */
 semel_code handle_call(semel_store *h, struct store_op *op, semel_error *err)
 {
         struct call call = {.h = h};
+        int cancel_state;
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
         (void)sem_init(&call.done, 0, 0);
         op->arg = &call;
         op->done = call_done;
@@ -148,6 +152,7 @@ semel_code handle_call(semel_store *h, struct store_op *op, semel_error *err)
         while (sem_wait(&call.done) != 0)
                 ; /* EINTR */
         (void)sem_destroy(&call.done);
+        (void)pthread_setcancelstate(cancel_state, NULL);
         return err_copy(err, &op->err);
 }
 

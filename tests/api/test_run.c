@@ -381,6 +381,45 @@ static void h8_a_dead_holder_is_unknown_under_hold_after_the_lease(void **state)
         semel_command_free(cmd);
 }
 
+struct cancelled {
+        const char *key;
+        struct work work;
+        semel_outcome outcome;
+};
+
+/* The next thing that would end the thread is its wait for the completion. */
+static semel_effect work_and_be_cancelled(void *arg, semel_claim *claim, semel_reply *rep)
+{
+        semel_effect effect = work(arg, claim, rep);
+        (void)pthread_cancel(pthread_self());
+        return effect;
+}
+
+static void *run_cancelled(void *arg)
+{
+        struct cancelled *c = arg;
+        semel_reply *rep = NULL;
+        semel_error *own = semel_error_new();
+        semel_command *cmd = semel_command_new(c->key, strlen(c->key), own);
+        c->outcome = semel_run(st, cmd, work_and_be_cancelled, &c->work, &rep, own);
+        semel_reply_free(rep);
+        semel_command_free(cmd);
+        semel_error_free(own);
+        return &c->outcome;
+}
+
+static void a_thread_that_is_cancelled_stays_until_the_store_has_answered(void **state)
+{
+        (void)state;
+        struct cancelled c = {.key = fresh_key()};
+        pthread_t thread;
+        void *got = NULL;
+        assert_int_equal(pthread_create(&thread, NULL, run_cancelled, &c), 0);
+        assert_int_equal(pthread_join(thread, &got), 0);
+        assert_ptr_equal(got, &c.outcome);
+        assert_int_equal(c.outcome, SEMEL_RAN);
+}
+
 static void an_unknown_scheme_is_refused(void **state)
 {
         (void)state;
@@ -446,6 +485,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(h76_waiters_get_the_winners_bytes),
                 cmocka_unit_test(h9_h10_a_late_holder_changes_nothing),
                 cmocka_unit_test(h8_a_dead_holder_is_unknown_under_hold_after_the_lease),
+                cmocka_unit_test(a_thread_that_is_cancelled_stays_until_the_store_has_answered),
                 cmocka_unit_test(an_unknown_scheme_is_refused),
                 cmocka_unit_test(derived_keys_are_unambiguous),
         };
