@@ -2,7 +2,6 @@
 """`semel migrate`, and what a store that is not as it should be says: one sentence that tells what
 to do, exit code 69, and nothing ran."""
 import os
-import pathlib
 import shutil
 import sqlite3
 import subprocess
@@ -243,11 +242,8 @@ def test_the_default_place_for_others_than_root(tmp, build):
     shutil.chown(home, 'nobody')
     tmp.chmod(0o755)
     env = {'HOME': str(home), 'PATH': os.environ['PATH']}
-    argv = ['setpriv', '--reuid=nobody', '--clear-groups', '--', build.semel, 'run', 'k', '--',
-            'echo', 'hi']
-    if not os.access(build.semel, os.X_OK) or any(
-            not p.stat().st_mode & 1 for p in pathlib.Path(build.semel).parents):
-        pytest.fail('the build folder is closed to other users')
+    program = shutil.copy(build.semel, tmp)  # the clone may be in a folder that is closed to others
+    argv = ['setpriv', '--reuid=nobody', '--clear-groups', '--', program, 'run', 'k', '--', 'echo', 'hi']
     r = subprocess.run(argv, env=env, capture_output=True, text=True, cwd='/')
     assert r.stdout == 'hi\n', r.stderr
     assert (home / '.local/state/semel/semel.db').exists()
