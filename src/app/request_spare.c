@@ -82,16 +82,12 @@ void request_put(struct worker *w, struct request *r)
 
 /* -- fingerprints in the making ----------------------------------------------------------------- */
 
-static void reading_free(struct reading *rd)
+static void reading_free(struct spare *x)
 {
+        struct reading *rd = (struct reading *)x;
         sha256_free(rd->hash);
         sha256_free(rd->second);
         free(rd);
-}
-
-static void reading_release(struct spare *x)
-{
-        reading_free((struct reading *)x);
 }
 
 /* Two digests, though few forms need the second: one kind of spare serves all routes. */
@@ -104,7 +100,7 @@ static struct reading *reading_new(const struct gateway *gw)
         rd->second = sha256_new(gw->fingerprint_secret, gw->fingerprint_secret_n);
         if (rd->hash && rd->second)
                 return rd;
-        reading_free(rd);
+        reading_free(&rd->spare);
         return NULL;
 }
 
@@ -123,7 +119,7 @@ void reading_put(struct worker *w, struct reading *rd)
         if (!rd)
                 return;
         http_fingerprint_release(&rd->fp);
-        spares_give(&w->spare_readings, &rd->spare, reading_release);
+        spares_give(&w->spare_readings, &rd->spare, reading_free);
 }
 
 void request_spares_init(struct worker *w)
@@ -134,5 +130,5 @@ void request_spares_init(struct worker *w)
 void request_spares_free(struct worker *w)
 {
         spares_release(&w->spare_requests, release);
-        spares_release(&w->spare_readings, reading_release);
+        spares_release(&w->spare_readings, reading_free);
 }

@@ -362,11 +362,17 @@ def test_o71_o72_o73_rebalances_lose_and_double_nothing(world):
                        '(PARTITION BY key ORDER BY n) AS d FROM effect) s WHERE d <= 0') == 0
 
 
-def test_d2_a_database_that_goes_away_is_waited_for(procs, build, kafka, pg_own, semel):
+@pytest.fixture
+def own_world(procs, build, kafka, pg_own, semel):
+    """On a PostgreSQL that the test may stop."""
     db = pg_own.new_database()
     url = pg_own.url(db)
     assert semel('migrate', '--db', url).returncode == 0
-    world = World(procs, build, kafka, pg_own, db, url)
+    return World(procs, build, kafka, pg_own, db, url)
+
+
+def test_d2_a_database_that_goes_away_is_waited_for(own_world, kafka, pg_own):
+    world = own_world
     topic = kafka.new_topic(2)
     kafka.produce(topic, [event(i) for i in range(200)])
     p = world.start(topic, '--attempts-max', '2', '--batch-rows', '5')
@@ -381,14 +387,11 @@ def test_d2_a_database_that_goes_away_is_waited_for(procs, build, kafka, pg_own,
     assert p.terminate() == 0
 
 
-def test_d2_a_database_that_went_amid_a_try_is_told_of_when_it_is_back(procs, build, kafka, pg_own, semel):
+def test_d2_a_database_that_went_amid_a_try_is_told_of_when_it_is_back(own_world, kafka, pg_own):
     """What works first then is the count of the next try."""
-    db = pg_own.new_database()
-    url = pg_own.url(db)
-    assert semel('migrate', '--db', url).returncode == 0
-    world = World(procs, build, kafka, pg_own, db, url)
+    world = own_world
     topic = kafka.new_topic()
-    blocker = pg_own.connect(db)
+    blocker = pg_own.connect(world.db)
     blocker.cursor().execute('BEGIN; LOCK TABLE effect IN ACCESS EXCLUSIVE MODE')
     kafka.produce(topic, [event(1)])
     p = world.start(topic)

@@ -115,6 +115,14 @@ static void what_could_not_be_made_is_not_in_use(void **state)
         assert_int_equal(s.used, 0);
 }
 
+static void what_was_taken_elsewhere_is_not_kept(void **state)
+{
+        (void)state;
+        struct spares s = {0};
+        assert_int_equal(give(&s, malloc(sizeof(struct spare))), 1);
+        assert_int_equal(s.used, 0);
+}
+
 static void off_keeps_none(void **state)
 {
         (void)state;
@@ -130,6 +138,7 @@ int main(void)
                 cmocka_unit_test(the_surplus_goes_when_the_crowd_has_gone),
                 cmocka_unit_test(a_crowd_that_stays_keeps_its_own),
                 cmocka_unit_test(what_could_not_be_made_is_not_in_use),
+                cmocka_unit_test(what_was_taken_elsewhere_is_not_kept),
                 cmocka_unit_test(off_keeps_none),
         };
         return cmocka_run_group_tests_name("spares", tests, NULL, NULL);
