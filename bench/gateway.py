@@ -103,7 +103,8 @@ class Bench:
         self.pg_small = self.start_gateway(build, folder, 'small', url, self.small)
 
     def start_nginx(self, folder):
-        from support.wait import free_port, wait_until
+        from support.wait import wait_until
+        from ports import free_port  # by support
         port = free_port()
         conf = pathlib.Path(folder) / 'nginx.conf'
         conf.write_text(NGINX.format(dir=folder, port=port, upstream=self.upstream.port))

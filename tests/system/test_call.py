@@ -9,11 +9,12 @@ import time
 
 import pytest
 
+from ports import free_port
 from support.binaries import FULL
 from support.gateway import Gateway
 from support.upstream import (Forever, Upstream, answers, closes, hangs, resets_after,
                               resets_before_reading, resets_in_the_body, says_running_once)
-from support.wait import free_port, wait_until
+from support.wait import wait_until
 
 DONE, USAGE, REJECTED, DOWN, IN_FLIGHT, UNKNOWN = 0, 64, 65, 69, 75, 76
 KEY = 'order-7:charge:req-9'
@@ -31,7 +32,7 @@ def status(code, *headers, body=b'', executes=False):
 
 @pytest.fixture
 def up():
-    u = Upstream(dedupes=True)
+    u = Upstream(dedupes=True, port=free_port())
     yield u
     u.close()
 

@@ -10,10 +10,11 @@ import threading
 
 import pytest
 
+from ports import free_port
 from support import upstream as up
 from support.gateway import Gateway
 from support.upstream import REPLY, Upstream
-from support.wait import free_port, wait_until
+from support.wait import wait_until
 
 GARBAGE = b'\x00\x01 this is no HTTP \r\n\r\n'
 TWO_LENGTHS = (b'HTTP/1.1 201 Created\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy')

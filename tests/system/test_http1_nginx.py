@@ -20,7 +20,8 @@ import threading
 
 import pytest
 
-from support import free_port, wait_until
+from ports import free_port
+from support import wait_until
 from support.binaries import ROOT
 
 sys.path.insert(0, str(ROOT / 'fuzz'))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support.wait import free_port
+from ports import free_port
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / 'docs/tutorial.md'
 MARK = '### next command'

@@ -9,11 +9,12 @@ import subprocess
 
 import pytest
 
+from ports import free_port
 from support.binaries import ROOT
 from support.payd import Payd
 from support.shop import Database
 from support.storm import Clients, Place
-from support.wait import free_port, wait_until
+from support.wait import wait_until
 
 pytestmark = pytest.mark.kafka
 SEED = int(os.environ.get('SEMEL_SEED', random.randrange(1 << 30)))

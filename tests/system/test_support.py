@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supports of the system tests themselves: each must be able to fail."""
 import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 
+import ports
 from support import sanitizer_reports, wait_until
 
 
@@ -68,3 +72,30 @@ def test_postgres_stops_and_comes_back(pg_own):
 def test_postgres_is_as_safe_as_semel_demands(pg):
     for setting in ('fsync', 'full_page_writes', 'synchronous_commit'):
         assert pg.value('postgres', f'SHOW {setting}') == 'on'
+
+
+def test_a_port_is_none_that_the_kernel_gives_to_clients():
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        given = set()
+        for _ in range(50):
+            with socket.create_connection(server.getsockname()) as client:
+                given.add(client.getsockname()[1])
+    first, last = min(given), max(given)
+    assert all(not first <= p <= last for p in ports.free_ports(50)), (first, last)
+
+
+def test_a_port_belongs_to_whoever_asked_first_while_nobody_listens():
+    mine = ports.free_port()
+    assert ports.free_port() != mine
+    ask = f'import ports; ports._candidates = lambda: range({mine}, {mine} + 50); print(ports.free_port())'
+    other = subprocess.run([sys.executable, '-c', ask], env={'PYTHONPATH': ports.__file__.rpartition('/')[0]},
+                           capture_output=True, text=True)
+    assert mine < int(other.stdout) < mine + 50, other.stderr
+
+
+def test_a_port_where_somebody_listens_is_left_out(monkeypatch):
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        taken = server.getsockname()[1]
+        monkeypatch.setattr(ports, '_candidates', lambda: [taken])
+        with pytest.raises(OSError, match='no port is free'):
+            ports.free_port()

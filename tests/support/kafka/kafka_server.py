@@ -23,6 +23,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from ports import free_ports  # noqa: E402
+
 JAVA_OPTIONS = ['-Xms128m', '-Xmx512m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1',
                 '-Xshare:auto', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
                 '-Dorg.slf4j.simpleLogger.showDateTime=true',
@@ -51,19 +55,6 @@ def cache():
 
 def pause(seconds=0.02):
     time.sleep(seconds)
-
-
-def free_ports(n):
-    """n TCP ports that nobody listens on now."""
-    socks = [socket.socket() for _ in range(n)]
-    try:
-        for s in socks:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            s.bind(('127.0.0.1', 0))
-        return [s.getsockname()[1] for s in socks]
-    finally:
-        for s in socks:
-            s.close()
 
 
 def properties(port, controller_port, data):
@@ -151,28 +142,17 @@ class Server:
     def start(self):
         """Start, and return when it serves.  The first time it looks for free ports."""
         assert not self.alive(), 'it runs already'
-        if self.port:
-            self._start()
-            return self
-        for left in (4, 3, 2, 1, 0):
+        if not self.port:
             self.configure(*free_ports(2))
-            try:
-                self._start()
-                return self
-            except NoKafka as e:
-                if left == 0 or 'Address already in use' not in str(e):
-                    raise
-        raise AssertionError
+        self.launch()
+        self.wait_until_it_serves()
+        return self
 
     def configure(self, port, controller_port):
         self.port, self.controller_port = port, controller_port
         text = properties(port, controller_port, self.data)
         text += ''.join(f'{k}={v}\n' for k, v in self.more_settings().items())
         self.conf.write_text(text)
-
-    def _start(self):
-        self.launch()
-        self.wait_until_it_serves()
 
     def launch(self):
         self.started_at = self.log.stat().st_size

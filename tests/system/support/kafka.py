@@ -4,18 +4,16 @@ see of it, through librdkafka's Python client."""
 import base64
 import itertools
 import os
-import pathlib
-import sys
 import time
 import uuid
 
 import confluent_kafka
 from confluent_kafka import admin
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'support' / 'kafka'))
-from kafka_server import NoKafka, Server, format_data, free_ports  # noqa: E402
+from kafka_server import NoKafka, Server, format_data
+from ports import free_ports
 
-__all__ = ['Kafka', 'NoKafka', 'consume_all', 'create_topic', 'format_data', 'free_ports']
+__all__ = ['Kafka', 'NoKafka', 'consume_all', 'create_topic', 'format_data']
 
 
 def quiet(bootstrap, **more):
@@ -159,21 +157,12 @@ class Cluster(Client):
         return ','.join(n.bootstrap for n in self.nodes.values())
 
     def start(self):
-        for left in (4, 3, 2, 1, 0):
-            ports = iter(free_ports(2 * self.replicas))
-            places = {n: (next(ports), next(ports)) for n in self.nodes}
-            voters = ','.join(f'{n}@127.0.0.1:{p[1]}' for n, p in places.items())
-            for n, node in self.nodes.items():
-                node.settings = {**self.KEPT, 'node.id': n, 'controller.quorum.voters': voters}
-                node.configure(*places[n])
-            try:
-                return self.start_again()
-            except NoKafka as e:
-                for node in self.nodes.values():
-                    node.kill()
-                if left == 0 or 'Address already in use' not in str(e):
-                    raise
-        raise AssertionError
+        places = {n: free_ports(2) for n in self.nodes}
+        voters = ','.join(f'{n}@127.0.0.1:{p[1]}' for n, p in places.items())
+        for n, node in self.nodes.items():
+            node.settings = {**self.KEPT, 'node.id': n, 'controller.quorum.voters': voters}
+            node.configure(*places[n])
+        return self.start_again()
 
     def start_again(self):
         """All of them, at the places that they have: none serves before most are there."""

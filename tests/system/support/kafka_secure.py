@@ -3,7 +3,9 @@
 or a certificate (SSL).  `bootstrap` stays without any of it, for what the tests look at."""
 import subprocess
 
-from .kafka import Kafka, format_data, free_ports
+from ports import free_ports
+
+from .kafka import Kafka, format_data
 
 USER, PASSWORD = 'relay', 'right-5Kd8vQ2x'
 PROTOCOLS = {'SASL': 'SASL_SSL', 'MUTUAL': 'SSL'}

@@ -9,8 +9,10 @@ import tempfile
 
 import psycopg2
 
+from ports import free_port
+
 from .postgres import PASSWORD, as_postgres
-from .wait import free_port, wait_until
+from .wait import wait_until
 
 
 class PgBouncer:

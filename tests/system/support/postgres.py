@@ -14,7 +14,9 @@ import urllib.parse
 
 import psycopg2
 
-from .wait import free_port, wait_until
+from ports import free_port
+
+from .wait import wait_until
 
 PASSWORD = 'correct-horse'  # of the superuser, over TCP
 

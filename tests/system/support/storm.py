@@ -8,11 +8,13 @@ import random
 import sqlite3
 import threading
 
+from ports import free_port
+
 from .kafka import consume_all
 from .payd import Payd
 from .relay import Relay
 from .shop import Reply, Shop
-from .wait import answered, free_port, wait_until
+from .wait import answered, wait_until
 
 HEADERS = {'Content-Type': 'application/json', 'Host': 'shop.test'}
 UNKNOWN = 3

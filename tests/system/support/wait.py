@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting.  Tests wait for a condition, never for a time: the only pause of the system tests is
 in here."""
-import socket
 import time
 
 
@@ -38,12 +37,3 @@ def answered(attempt, **how):
     if isinstance(got, AssertionError):
         raise got
     return got
-
-
-def free_port(host='127.0.0.1'):
-    """A TCP port that nobody listens on now.  Another process may take it before the caller
-    does; programs that can should be given port 0 instead."""
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind((host, 0))
-        return s.getsockname()[1]
