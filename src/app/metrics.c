@@ -38,7 +38,7 @@ static const struct {
         [COUNTER_HOT_HITS] = {"semel_gateway_hot_hits_total",
                               "Duplicates answered from memory, without the store."},
         [COUNTER_UNRECORDED] = {"semel_gateway_unrecorded_total",
-                                "Replies that could not be kept; their keys end as UNKNOWN."},
+                                "Replies, and releases, that could not be written; their keys end as UNKNOWN."},
         [COUNTER_FAILED_OPEN] = {"semel_gateway_failed_open_total",
                                  "Requests passed unprotected because the store was down."},
         [COUNTER_BAD_MESSAGES] = {"semel_gateway_bad_messages_total",

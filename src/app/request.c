@@ -104,6 +104,12 @@ void request_set_outcome(struct request *r, enum outcome outcome)
         r->outcome_set = true;
 }
 
+void request_asked(struct request *r)
+{
+        if (r->call.sent > 0)
+                r->upstream_us = loop_now_us(r->w->loop) - r->dispatched_us;
+}
+
 void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op))
 {
         if (!r->w->ls) { /* the worker has ended: the lease ends what was claimed */
@@ -258,6 +264,25 @@ bool request_budget(struct request *r, size_t n)
         return before + (int_fast64_t)n <= gw->config->buffered_bytes_max;
 }
 
+/* A canonical form may be larger than the body that it is made of. */
+static bool budget_reading(struct request *r)
+{
+        struct reading *rd = r->reading;
+        size_t held = http_fingerprint_held(&rd->fp);
+        size_t more = held > rd->counted ? held - rd->counted : 0;
+        rd->counted += more;
+        return more == 0 || request_budget(r, more);
+}
+
+static void reading_end(struct request *r)
+{
+        size_t counted = r->reading->counted;
+        atomic_fetch_sub(&r->w->gw->buffered_bytes, (int_fast64_t)counted);
+        r->budgeted -= counted;
+        reading_put(r->w, r->reading);
+        r->reading = NULL;
+}
+
 /* A fingerprint, begun with the head. */
 static struct reading *reading_begin(const struct request *r)
 {
@@ -265,6 +290,7 @@ static struct reading *reading_begin(const struct request *r)
         struct reading *rd = reading_get(r->w);
         if (!rd)
                 return NULL;
+        rd->counted = 0;
         rd->options = (struct http_fingerprint_options){
                 .form = (enum policy_fingerprint)p->fingerprint,
                 .host = p->fingerprint_host,
@@ -377,6 +403,10 @@ static void on_body(void *arg, struct http_exchange *ex, struct span piece)
                 reject(r, PROBLEM_BODY_TOO_LARGE, "");
         } else {
                 http_fingerprint_body(&r->reading->fp, piece);
+                if (!budget_reading(r)) {
+                        request_set_outcome(r, OUTCOME_OVERLOADED);
+                        answer_problem(r, PROBLEM_OVERLOADED, "", 1);
+                }
         }
         request_leave(r);
 }
@@ -391,8 +421,7 @@ static void on_end(void *arg, struct http_exchange *ex)
                 request_pass_end(r);
         } else if (r->stage == REQUEST_READ) {
                 http_fingerprint_end(&r->reading->fp, &r->claim.fingerprint);
-                reading_put(r->w, r->reading);
-                r->reading = NULL;
+                reading_end(r);
                 request_claim(r);
         }
         request_leave(r);

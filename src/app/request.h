@@ -52,6 +52,7 @@ struct reading {
         struct http_fingerprint fp;
         struct http_fingerprint_options options;
         struct sha256 *hash, *second;
+        size_t counted; /* of its own memory, in gw->buffered_bytes */
 };
 
 struct request {
@@ -129,6 +130,8 @@ extern const struct http_handler request_handler; /* arg: the worker */
 void request_enter(struct request *r);
 void request_leave(struct request *r);
 void request_set_outcome(struct request *r, enum outcome outcome);
+/* The call upstream ended without a whole reply: for the log, how long it took, if it was asked. */
+void request_asked(struct request *r);
 /* Submit r->op, whose kind and input are filled in. */
 void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op));
 /* The timeout of the stage the request is in. */

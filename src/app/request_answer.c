@@ -42,7 +42,7 @@ void answer_problem(struct request *r, enum problem_kind kind, const char *detai
                     int retry_after_s)
 {
         struct buf body;
-        struct http_header more[3];
+        struct http_header more[4];
         size_t n = 0;
         char after[16];
         const struct problem_entry *entry = problem_entry(kind);
@@ -60,6 +60,8 @@ void answer_problem(struct request *r, enum problem_kind kind, const char *detai
         if (kind == PROBLEM_UPSTREAM_UNREACHABLE)
                 more[n++] = (struct http_header){span_str("Idempotency-Outcome"),
                                                  span_str("not-executed")};
+        if (r->warning)
+                more[n++] = (struct http_header){span_str("Semel-Warning"), span_str(r->warning)};
         answer_json(r, entry->status, more, n, buf_span(&body));
         buf_release(&body);
 }

@@ -33,6 +33,18 @@ static void record_submit(struct request *r)
         request_submit(r, RECORD_CALL_US, record_done);
 }
 
+/* What would be lost when the lease is over: a reply, and that nothing happened.  That nobody knows comes by
+ * itself then. */
+static bool must_be_written(const struct request *r)
+{
+        return r->write_kind == COMMAND_COMPLETE || r->write_kind == COMMAND_RELEASE_NOT_EXECUTED;
+}
+
+static const char *not_written(const struct request *r)
+{
+        return r->write_kind == COMMAND_COMPLETE ? "reply-not-recorded" : "release-not-recorded";
+}
+
 void request_record(struct request *r, enum command_write_kind kind, enum request_tell tell_what)
 {
         r->stage = REQUEST_RECORD;
@@ -40,7 +52,7 @@ void request_record(struct request *r, enum command_write_kind kind, enum reques
         r->tell = tell_what;
         deadline_clear(&r->timeout);
         r->record_until_us = loop_now_us(r->w->loop) + RECORD_CALL_US;
-        if (kind == COMMAND_COMPLETE && r->deadline_us > r->record_until_us)
+        if (must_be_written(r) && r->deadline_us > r->record_until_us)
                 r->record_until_us = r->deadline_us;
         record_submit(r);
 }
@@ -74,7 +86,7 @@ static void record_done(struct store_op *op)
         request_enter(r);
         r->op_busy = false;
         atomic_fetch_sub(&m->store_queue, 1);
-        if (!written && r->write_kind == COMMAND_COMPLETE && r->stage == REQUEST_RECORD &&
+        if (!written && must_be_written(r) && r->stage == REQUEST_RECORD &&
             loop_now_us(r->w->loop) < r->record_until_us) {
                 request_timeout_in(r, RECORD_PAUSE_US);
                 request_leave(r);
@@ -84,10 +96,12 @@ static void record_done(struct store_op *op)
                 metrics_count(m, COUNTER_LOST);
         if (written && op->out.write.self_resolved)
                 metrics_count(m, COUNTER_SELF_RESOLVED);
-        if (!written && r->write_kind == COMMAND_COMPLETE)
+        if (!written && must_be_written(r)) {
                 metrics_count(m, COUNTER_UNRECORDED);
-        if (r->write_kind == COMMAND_COMPLETE && (lost || !written))
-                r->warning = lost ? "claim-lost" : "reply-not-recorded";
+                r->warning = not_written(r);
+        }
+        if (lost && r->write_kind == COMMAND_COMPLETE)
+                r->warning = "claim-lost";
         publish(r, written && !lost);
         r->holding = false;
         if (r->stage == REQUEST_RECORD)
@@ -168,8 +182,8 @@ static void tell(struct request *r)
 
 void request_record_over(struct request *r)
 {
-        if (r->write_kind == COMMAND_COMPLETE)
-                r->warning = "reply-not-recorded";
+        if (must_be_written(r))
+                r->warning = not_written(r);
         tell(r);
 }
 
@@ -188,6 +202,7 @@ static void conclude(struct request *r, enum command_write_kind kind, enum reque
 static void call_failed(struct request *r, enum problem_kind problem)
 {
         r->call_busy = false;
+        request_asked(r);
         deadline_clear(&r->timeout);
         if (r->stage == REQUEST_STREAM) { /* recorded already: it ran, its reply was cut */
                 stream_end(r, false);
@@ -296,6 +311,8 @@ static void on_ready(struct upstream_call *call)
         char scratch[REQUEST_SCRATCH_BYTES];
         int64_t now_us = clock_boot_us(); /* not the turn's: this process may have slept */
         request_enter(r);
+        if (!r->ex && !r->maybe_executed)
+                request_set_outcome(r, OUTCOME_GONE);
         if (!r->ex || now_us >= r->ask_until_us || (!r->unprotected && now_us >= r->deadline_us)) {
                 upstream_call_cancel(call);
                 call_failed(r, PROBLEM_UPSTREAM_TIMEOUT); /* nothing was sent */
@@ -359,6 +376,8 @@ static void on_head(struct upstream_call *call, const struct http1_head *head)
                 return;
         }
         r->class = policy_classify(r->policy, head->status, said ? said->value : span_of(NULL, 0));
+        if (r->class == CLASS_RELEASED && r->maybe_executed)
+                r->class = CLASS_UNKNOWN; /* this ask was refused; the one before it still runs (A5a) */
         r->reply_length = head->framing == HTTP1_LENGTH ? (int64_t)head->content_length
                           : head->framing == HTTP1_NONE ? 0
                                                         : HTTP_REPLY_STREAM;

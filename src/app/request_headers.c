@@ -10,10 +10,10 @@
  * requests that are not claimed, fields of the standard name are forwarded as they are.) */
 static bool is_ours(const struct request *r, struct span name)
 {
-        static const char letters[] = "isxfvce"; /* that these begin with */
+        static const char letters[] = "isxfvceh"; /* that these begin with */
         static const char *const always[] = {"Idempotency-Fence", "Semel-Key", "X-Forwarded-For",
                                              "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
-                                             "Via", "Content-Length", "Expect", NULL};
+                                             "Via", "Content-Length", "Expect", "Host", NULL};
         if (!memchr(letters, name.p[0] | 0x20, sizeof letters - 1))
                 return false;
         for (const char *const *n = always; *n; n++)
@@ -55,13 +55,31 @@ static struct span join(struct list *l, const struct span *pieces, size_t count)
         return span_of(begin, (size_t)(l->scratch - begin));
 }
 
-/* A value that is made: "earlier, ours". */
-static void add_joined(struct list *l, const char *name, const struct http_header *earlier,
-                       struct span ours)
+/* "earlier, ours".  A field that came in several lines is one list (RFC 9110, 5.3): the last line
+ * is that of the nearest proxy. */
+static void add_joined(struct list *l, const struct request *r, const char *name, struct span ours)
 {
-        const struct span pieces[] = {earlier ? earlier->value : span_of(NULL, 0),
-                                      span_str(earlier ? ", " : ""), ours};
-        add(l, name, join(l, pieces, 3));
+        const char *begin = l->scratch;
+        for (size_t i = 0; i < r->header_count; i++) {
+                const struct span pieces[] = {r->headers[i].value, span_str(", ")};
+                if (header_is(&r->headers[i], name) && pieces[0].n > 0)
+                        (void)join(l, pieces, 2);
+        }
+        (void)join(l, &ours, 1);
+        add(l, name, span_of(begin, (size_t)(l->scratch - begin)));
+}
+
+/* The host that was asked for, as the fingerprint has it: that of an absolute target wins over the field
+ * (RFC 9112, 3.2.2).  HTTP/1.0 may say none, HTTP/1.1 must. */
+static struct span host_of(const struct request *r)
+{
+        static const char scheme[] = "http://";
+        const char *url = r->w->gw->config->upstream;
+        if (r->host.n > 0)
+                return r->host;
+        if (strncmp(url, scheme, sizeof scheme - 1) != 0)
+                return span_str("localhost"); /* a unix socket has no name */
+        return span_str(url + sizeof scheme - 1);
 }
 
 static const char *peer_of(const struct request *r)
@@ -78,14 +96,14 @@ static void add_forwarded(struct list *l, const struct request *r)
         bool v6 = memchr(peer.p, ':', peer.n) != NULL;
         const struct span forwarded[] = {span_str(v6 ? "for=\"[" : "for="), peer,
                                          span_str(v6 ? "]\";proto=http" : ";proto=http")};
-        add_joined(l, "X-Forwarded-For", header_find(hs, n, "X-Forwarded-For"), peer);
+        add_joined(l, r, "X-Forwarded-For", peer);
         const struct http_header *proto = header_find(hs, n, "X-Forwarded-Proto");
         add(l, "X-Forwarded-Proto", proto ? proto->value : span_str("http"));
         const struct http_header *host = header_find(hs, n, "X-Forwarded-Host");
         if (host || r->host.n > 0)
                 add(l, "X-Forwarded-Host", host ? host->value : r->host);
-        add_joined(l, "Forwarded", header_find(hs, n, "Forwarded"), join(l, forwarded, 3));
-        add_joined(l, "Via", header_find(hs, n, "Via"), span_str("1.1 semel"));
+        add_joined(l, r, "Forwarded", join(l, forwarded, 3));
+        add_joined(l, r, "Via", span_str("1.1 semel"));
 }
 
 /* The key and the fence.  The standard name only where the upstream dedupes: an HTTP client or proxy
@@ -99,7 +117,8 @@ static void add_key(struct list *l, const struct request *r)
         bool dedupes = r->policy->dedupes == UPSTREAM_IDEMPOTENT;
         add(l, dedupes ? "Idempotency-Key" : "Semel-Key", span_of(r->key.text, r->key.n));
         (void)buf_append_uint(&token, (uint64_t)r->token); /* microseconds since 1970: never below 0 */
-        add_joined(l, "Idempotency-Fence", NULL, buf_span(&token));
+        const struct span fence = buf_span(&token);
+        add(l, "Idempotency-Fence", join(l, &fence, 1));
 }
 
 size_t headers_to_upstream(const struct request *r, struct http_header *out, char *scratch,
@@ -110,6 +129,7 @@ size_t headers_to_upstream(const struct request *r, struct http_header *out, cha
         const struct http_header *end = r->headers + r->header_count;
         const struct http_header *hop = header_find(r->headers, r->header_count, "Connection");
         size_t hops = hop ? (size_t)(end - hop) : 0;
+        add(&l, "Host", host_of(r));
         for (size_t i = 0; i < r->header_count && !l.full; i++) {
                 const struct http_header *h = &r->headers[i];
                 if (is_ours(r, h->name) || header_is_hop_by_hop(hop, hops, h->name))

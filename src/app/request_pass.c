@@ -15,6 +15,9 @@ static void pass_over(struct request *r)
 static void pass_failed(struct request *r, enum problem_kind kind)
 {
         r->call_busy = false;
+        request_asked(r);
+        if (kind == PROBLEM_OVERLOADED)
+                r->outcome = OUTCOME_OVERLOADED;
         deadline_clear(&r->timeout);
         if (!r->ex) {
                 r->stage = REQUEST_OVER;
@@ -44,6 +47,7 @@ static void on_ready(struct upstream_call *call)
         }
         r->dispatched = true;
         r->dispatched_us = loop_now_us(r->w->loop);
+        call->once = r->request_length != UPSTREAM_NO_BODY; /* its pieces are not kept */
         if (!upstream_head(call, r->method, r->path, headers, n, r->request_length)) {
                 request_leave(r);
                 return;

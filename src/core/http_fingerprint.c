@@ -104,6 +104,11 @@ void http_fingerprint_body(struct http_fingerprint *fp, struct span piece)
                 (void)multipart_feed(&fp->multipart, piece);
 }
 
+size_t http_fingerprint_held(const struct http_fingerprint *fp)
+{
+        return fp->form == FINGERPRINT_JSON ? jcs_held(&fp->jcs) : 0;
+}
+
 void http_fingerprint_end(struct http_fingerprint *fp, struct command_fingerprint *ret)
 {
         static const struct span none = {NULL, 0};

@@ -46,6 +46,8 @@ void http_fingerprint_begin(struct http_fingerprint *fp,
                             const struct http1_head *head, const struct hash_sink *sink,
                             const struct hash_sink *spare);
 void http_fingerprint_body(struct http_fingerprint *fp, struct span piece);
+/* Bytes of memory that a canonical form in the making takes. */
+size_t http_fingerprint_held(const struct http_fingerprint *fp);
 void http_fingerprint_end(struct http_fingerprint *fp, struct command_fingerprint *ret);
 void http_fingerprint_release(struct http_fingerprint *fp);
 

@@ -46,6 +46,11 @@ void jcs_release(struct jcs *j)
         buf_release(&j->members);
 }
 
+size_t jcs_held(const struct jcs *j)
+{
+        return j->out.cap + j->scratch.cap + j->members.cap;
+}
+
 static enum jcs_result of_buf(int rc)
 {
         return rc == BUF_OK ? JCS_OK : rc == BUF_FULL ? JCS_FULL : JCS_NO_MEMORY;

@@ -67,6 +67,9 @@ struct jcs {
 void jcs_init(struct jcs *j, size_t out_max);
 void jcs_release(struct jcs *j);
 
+/* Bytes of memory that it has now. */
+size_t jcs_held(const struct jcs *j);
+
 /* Both are sticky: the first failure is the answer to all later calls. */
 enum jcs_result jcs_feed(struct jcs *j, struct span piece);
 enum jcs_result jcs_end(struct jcs *j);

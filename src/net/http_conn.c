@@ -116,9 +116,19 @@ static void idle(struct http_conn *conn)
         }
         conn->state = CONN_IDLE;
         drop_buffers(conn);
+        conn->untaken = sock_untaken(&conn->sock);
         deadline_in(conn, conn->server->config.idle_timeout_us);
         if (sock_read_start(&conn->sock) != 0)
                 close_now(conn);
+}
+
+/* What was read and could not be looked at then; an END may be due without a byte. */
+static void feed_ahead(struct http_conn *conn)
+{
+        struct buf ahead = conn->ahead;
+        buf_init(&conn->ahead, ahead.max);
+        feed(conn, buf_span(&ahead));
+        buf_release(&ahead);
 }
 
 /* Request and reply are through: on to the next one. */
@@ -139,10 +149,7 @@ static void next_request(struct http_conn *conn)
         idle(conn);
         if (conn->in_event || conn->state != CONN_IDLE || conn->ahead.n == 0)
                 return; /* feed() goes on with what it has */
-        struct buf ahead = conn->ahead;
-        buf_init(&conn->ahead, ahead.max);
-        feed(conn, buf_span(&ahead));
-        buf_release(&ahead);
+        feed_ahead(conn);
 }
 
 static void reply_done(struct http_conn *conn)
@@ -163,6 +170,8 @@ static void reply_done(struct http_conn *conn)
         deadline_in(conn, LINGER_US);
         if (sock_read_start(&conn->sock) != 0)
                 close_now(conn);
+        else if (!conn->in_event)
+                feed_ahead(conn); /* of the body, from when it was paused: no later request */
 }
 
 /* A message that is no HTTP, or came too slowly: say so, and close. */
@@ -366,13 +375,13 @@ static void on_deadline(struct deadline *d)
                 break;
         case CONN_ANSWER: /* armed by a reply that is not taken */
         case CONN_FLUSH:
+        case CONN_IDLE:
                 if (sock_untaken(&conn->sock) < conn->untaken) {
                         conn->untaken = sock_untaken(&conn->sock); /* slow, but it takes */
                         deadline_in(conn, conn->server->config.body_timeout_us);
                         return;
                 }
                 break;
-        case CONN_IDLE:
         case CONN_REST:
         case CONN_LINGER:
         case CONN_CLOSED:
@@ -466,7 +475,11 @@ void http_conn_start(struct http_conn *conn)
 void http_conn_drain(struct http_conn *conn)
 {
         conn->close_after = true; /* also of one that only waits for its reply to be taken */
-        if (conn->state == CONN_IDLE)
+        if (conn->state != CONN_IDLE)
+                return;
+        if (sock_backlog(&conn->sock) > 0)
+                linger(conn); /* when the client has taken its reply */
+        else
                 close_now(conn);
 }
 
@@ -501,12 +514,8 @@ void http_exchange_resume(struct http_exchange *ex)
                 fail_later(conn);
                 return;
         }
-        if (conn->in_event)
-                return;
-        struct buf ahead = conn->ahead;
-        buf_init(&conn->ahead, ahead.max);
-        feed(conn, buf_span(&ahead));
-        buf_release(&ahead);
+        if (!conn->in_event)
+                feed_ahead(conn);
 }
 
 void http_exchange_abort(struct http_exchange *ex)
@@ -597,8 +606,8 @@ bool http_reply_body(struct http_exchange *ex, struct span piece)
 {
         struct http_conn *conn = conn_of(ex);
         struct http1_writer *w = &conn->writer;
-        if (piece.n == 0 || conn->head_only)
-                return !conn->sock.broken;
+        if (piece.n == 0 || conn->head_only || conn->sock.broken)
+                return !conn->sock.broken; /* amid a piece that failed nothing can be written */
         if (piece.n <= COPY_BYTES_MAX) {
                 http1_write_body(w, piece);
                 if (w->rc == BUF_OK)
@@ -624,7 +633,8 @@ bool http_reply_is_slow(const struct http_exchange *ex)
 void http_reply_end(struct http_exchange *ex)
 {
         struct http_conn *conn = conn_of(ex);
-        bool whole = conn->head_only || http1_write_end(&conn->writer) == BUF_OK;
+        bool whole = !conn->sock.broken &&
+                     (conn->head_only || http1_write_end(&conn->writer) == BUF_OK);
         conn->exchange = false;
         if (!whole || !http_reply_flush(ex)) {
                 close_now(conn); /* the client sees that it is cut */

@@ -211,6 +211,7 @@ void upstream_call_start(struct upstream *up, struct upstream_call *call,
 void upstream_call_again(struct upstream_call *call)
 {
         call->conn = NULL;
+        call->request_done = false;
         call->tries++;
         wait_append(call->up, call);
         upstream_dispatch(call->up);

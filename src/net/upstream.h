@@ -6,7 +6,7 @@
  *                                     -> interim* -> head -> body* -> end | failed
  *
  * A call is never sent twice.  Until its first byte was given to the kernel it may move to another
- * connection (a kept one that turns out to be dead); after it, whatever happens is told, with the
+ * connection (a kept one that turns out to be dead), with another `ready`; after it, whatever happens is told, with the
  * number of bytes that may have left.
  *
  * Kept connections: at most 2 s idle, and less if the upstream's Keep-Alive says so; looked at
@@ -50,6 +50,9 @@ struct upstream_call {
         const struct upstream_handler *handler;
         void *app;
         uint64_t sent; /* bytes of the request that may have reached the upstream */
+        /* Set in `ready` by a handler that cannot give the request a second time: then the call fails
+         * where it would go on with another connection, with nothing sent. */
+        bool once;
 
         /* the pool's own */
         struct upstream *up;

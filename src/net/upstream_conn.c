@@ -36,7 +36,7 @@ void upstream_conn_close(struct upstream_conn *conn)
 }
 
 /* The call ends badly.  A call of which no byte was sent, on a connection that was kept, goes on
- * with another one: nothing can have happened. */
+ * with another one, if it can be given again: nothing can have happened. */
 void upstream_conn_failed(struct upstream_conn *conn, enum upstream_failure why, const char *text)
 {
         struct upstream_call *call = conn->call;
@@ -47,7 +47,7 @@ void upstream_conn_failed(struct upstream_conn *conn, enum upstream_failure why,
                 return;
         call->conn = NULL;
         call->sent = conn->sock.sent;
-        if (was_kept && call->sent == 0 && call->tries < TRIES_MAX)
+        if (was_kept && call->sent == 0 && !call->once && call->tries < TRIES_MAX)
                 upstream_call_again(call);
         else
                 call->handler->failed(call, why, text);
@@ -90,6 +90,11 @@ bool upstream_conn_is_usable(struct upstream_conn *conn)
 static void keep(struct upstream_conn *conn)
 {
         struct upstream *up = conn->up;
+        /* A reply that was paused ends with reading stopped; nobody would see what comes then. */
+        if (sock_read_start(&conn->sock) != 0) {
+                upstream_conn_close(conn);
+                return;
+        }
         conn->state = UP_IDLE;
         conn->replied = true;
         conn->kept_turn = loop_turn(up->loop);
@@ -143,7 +148,8 @@ static void on_reply_end(struct upstream_conn *conn, bool bytes_left)
 {
         struct upstream_call *call = conn->call;
         bool reusable = call->request_done && conn->bufs->parser.head.keep_alive && !bytes_left &&
-                        sock_backlog(&conn->sock) == 0 && conn->idle_us > 0 && !conn->up->freeing;
+                        !conn->sock.broken && sock_backlog(&conn->sock) == 0 && conn->idle_us > 0 &&
+                        !conn->up->freeing;
         call->sent = conn->sock.sent;
         call->conn = NULL;
         conn->call = NULL;
@@ -333,10 +339,8 @@ static void on_connect(uv_connect_t *req, int status)
         conn->idle_us = UPSTREAM_IDLE_US;
         if (conn->call)
                 ready(conn);
-        else if (sock_read_start(&conn->sock) == 0)
-                keep(conn); /* its call went away meanwhile */
         else
-                upstream_conn_close(conn);
+                keep(conn); /* its call went away meanwhile */
 }
 
 void upstream_conn_connect(struct upstream_conn *conn, const struct sockaddr_storage *addr)
@@ -420,8 +424,8 @@ bool upstream_body(struct upstream_call *call, struct span piece)
 {
         struct upstream_conn *conn = call->conn;
         struct http1_writer *w = &conn->writer;
-        if (piece.n == 0)
-                return !conn->sock.broken;
+        if (piece.n == 0 || conn->sock.broken)
+                return !conn->sock.broken; /* amid a piece that failed nothing can be written */
         if (piece.n <= COPY_BYTES_MAX) {
                 http1_write_body(w, piece);
                 if (w->rc == BUF_OK)
@@ -439,6 +443,8 @@ bool upstream_body(struct upstream_call *call, struct span piece)
 
 bool upstream_end(struct upstream_call *call)
 {
+        if (call->conn->sock.broken)
+                return false;
         if (http1_write_end(&call->conn->writer) != BUF_OK) {
                 fail_later(call->conn);
                 return false;
@@ -470,8 +476,8 @@ void upstream_resume(struct upstream_call *call)
                 return;
         struct buf held = conn->held;
         buf_init(&conn->held, held.max);
-        if (held.n > 0)
-                feed(conn, buf_span(&held)); /* the call may end in it: `call` may be gone */
+        /* Also without a byte: the end of a body may be due.  The call may end in it, and be gone. */
+        feed(conn, buf_span(&held));
         buf_release(&held);
         if (conn->call != call || conn->state != UP_BUSY || conn->paused)
                 return;

@@ -77,7 +77,7 @@ void upstream_conn_take(struct upstream_conn *conn); /* out of the idle ones */
 bool upstream_conn_is_usable(struct upstream_conn *conn);
 static inline bool upstream_conn_is_watched(const struct upstream_conn *conn)
 {
-        return loop_has_waited_since(conn->up->loop, conn->kept_turn);
+        return conn->sock.reading && loop_has_waited_since(conn->up->loop, conn->kept_turn);
 }
 void upstream_conn_serve(struct upstream_conn *conn, struct upstream_call *call);
 void upstream_conn_abandon(struct upstream_conn *conn);
