@@ -159,7 +159,8 @@ int sock_write(struct sock *s, const struct span *pieces, size_t n)
         for (size_t i = 0; i < n; i++) {
                 size_t here = skip < pieces[i].n ? skip : pieces[i].n;
                 skip -= here;
-                if (buf_append(&s->backlog, pieces[i].p + here, pieces[i].n - here) != BUF_OK) {
+                if (here < pieces[i].n &&
+                    buf_append(&s->backlog, pieces[i].p + here, pieces[i].n - here) != BUF_OK) {
                         s->broken = true;
                         return -ENOBUFS;
                 }

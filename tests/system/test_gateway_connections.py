@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections that are used again, on both sides of the gateway: nothing of one request is ever taken for
 another's, and what breaks amid a message ends that message alone."""
+import contextlib
 import socket
 import subprocess
 import threading
@@ -47,7 +48,8 @@ def test_h63_what_comes_on_an_idle_connection_answers_nobody(start_gateway, upst
     upstream.plan.append(FIRST[first])
     assert gateway.post('a').status == 200
     conn, = upstream.connections  # that is kept, and idle
-    THEN[then](conn)
+    with contextlib.suppress(OSError):  # the gateway may have closed it already
+        THEN[then](conn)
     second = gateway.post('b')
     assert (second.status, upstream.effects['b']) == (201, 1)
     again = gateway.post('b')
