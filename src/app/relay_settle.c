@@ -167,7 +167,8 @@ static bool keep_owned(struct lane *l, size_t *n)
         }
 }
 
-static void after_mark(struct lane *l, const struct outbox_marked *marked)
+/* in_doubt: marks of these rows may have been made before, and nobody heard of it (O55). */
+static void after_mark(struct lane *l, const struct outbox_marked *marked, bool in_doubt)
 {
         struct relay *r = l->r;
         for (size_t i = 0; i < l->slot_count; i++)
@@ -175,7 +176,11 @@ static void after_mark(struct lane *l, const struct outbox_marked *marked)
                         relay_share_lose(r, l->slot[i].slot, l->slot[i].epoch);
         if (marked->lost_mask)
                 wakeup_send(&r->keeper_wakeup);
-        if (marked->changed > 0) {
+        if (marked->changed > 0 && in_doubt) {
+                relay_say(r, "lane %d: the answer to marks was lost; asked again, %zu row%s had been "
+                             "marked",
+                          l->index, marked->changed, marked->changed == 1 ? "" : "s");
+        } else if (marked->changed > 0) {
                 atomic_fetch_add(&r->metrics.changed_rows, marked->changed);
                 relay_say(r, "lane %d: %zu row%s had been changed by somebody else; their marks "
                              "changed nothing",
@@ -184,12 +189,13 @@ static void after_mark(struct lane *l, const struct outbox_marked *marked)
 }
 
 /* false: they did not get through, or nothing is left to be marked. */
-static bool send_marks(struct lane *l, size_t *n, struct outbox_marked *ret)
+static bool send_marks(struct lane *l, size_t *n, struct outbox_marked *ret, bool *ret_in_doubt)
 {
         struct relay *r = l->r;
         enum outbox_mode mode = l->unlocked ? OUTBOX_OWNED : r->mode;
         struct semel_error err = {0};
         int tries = 0;
+        bool in_doubt = false;
         while (keep_owned(l, n)) {
                 int64_t now = clock_boot_us();
                 atomic_store(&l->thread.moved_us, now);
@@ -199,8 +205,10 @@ static bool send_marks(struct lane *l, size_t *n, struct outbox_marked *ret)
                                                  &err);
                 if (code == SEMEL_OK) {
                         relay_db_back(r);
+                        *ret_in_doubt = in_doubt;
                         return true;
                 }
+                in_doubt |= code == SEMEL_ERR_UNKNOWN;
                 /* Unknown, or not done: the same marks again; a row that was marked is not as it was
                  * read and is left alone.  single: its transaction is gone, its marks are as good under
                  * the epochs. */
@@ -256,17 +264,18 @@ static void count_marks(struct lane *l, size_t n)
 bool lane_settle(struct lane *l, bool aborted)
 {
         struct outbox_marked marked = {0};
+        bool in_doubt = false;
         size_t n = decide(l, aborted);
         if (n == 0) {
                 l->s->vt->abandon(l->s);
                 return true;
         }
-        if (!send_marks(l, &n, &marked)) {
+        if (!send_marks(l, &n, &marked, &in_doubt)) {
                 l->s->vt->abandon(l->s);
                 return false;
         }
         count_marks(l, n);
         block_failed_keys(l, n, marked.lost_mask);
-        after_mark(l, &marked);
+        after_mark(l, &marked, in_doubt);
         return marked.changed == 0;
 }

@@ -60,6 +60,7 @@ struct world {
         bool beats_down, marks_down; /* no answer; nothing is done */
         int64_t beat_answer_us;      /* a beat is done at once, its answer takes so long */
         int64_t mark_us;             /* a mark takes so long before it commits */
+        int marks_unknown;           /* of so many marks, which are made, the answer is lost */
         bool change_before_mark;     /* once: an operator changes the first row that is marked */
 
         /* -- the broker -- */

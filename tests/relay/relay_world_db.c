@@ -145,8 +145,12 @@ static semel_code db_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                         mark_one(row, &marks[i]);
         }
         out.marked = n - out.changed;
-        *ret = out;
+        bool unknown = world.marks_unknown > 0;
+        world.marks_unknown -= unknown;
         pthread_mutex_unlock(&world.lock);
+        if (unknown)
+                return err_set(err, SEMEL_ERR_UNKNOWN, "the world lost the answer to a mark");
+        *ret = out;
         return SEMEL_OK;
 }
 

@@ -228,6 +228,38 @@ static void c12_at_most_a_batch_of_each_lane_is_unmarked(void **state)
         assert_int_equal(world_duplicates(), 0);
 }
 
+/* -- O55: the marks were committed, and their answer was lost ---------------------------------------- */
+
+/* 12: of some marks the answer to the second try is lost too. */
+static void marks_without_an_answer(enum outbox_mode mode)
+{
+        (void)world_add(600, 40);
+        world.marks_unknown = 12;
+        world_config(mode)->order = RELAY_ORDER_STRICT;
+        world_start();
+        world_wait(world_all_done, "all rows");
+        world_stop();
+        assert_int_equal(world.marks_unknown, 0);
+        assert_int_equal(world.logged, 600);
+        assert_int_equal(world_duplicates(), 0);
+        assert_false(world_said("changed by somebody else"));
+}
+
+static void o55_owned_makes_the_same_marks_again_and_sends_nothing_again(void **state)
+{
+        (void)state;
+        world.request_rows = 1; /* nothing is under way behind the row that fails */
+        world.fail_id = 1;
+        marks_without_an_answer(OUTBOX_OWNED);
+        assert_int_equal(world.row[0].attempts, 1); /* its try is counted once */
+}
+
+static void o55_exactly_once_sends_nothing_again_after_a_mark_without_an_answer(void **state)
+{
+        (void)state;
+        marks_without_an_answer(OUTBOX_EXACTLY_ONCE);
+}
+
 /* -- C4, C5, C7, C7a ------------------------------------------------------------------------------ */
 
 static void c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key(void **state)
@@ -450,7 +482,7 @@ static int chance(int n)
 static size_t one_fault(void)
 {
         size_t twice = 0;
-        switch (chance(7)) {
+        switch (chance(8)) {
         case 0:
                 world.stalled = !world.stalled;
                 break;
@@ -470,6 +502,9 @@ static size_t one_fault(void)
                 break;
         case 5:
                 world.mark_us = chance(20) * MS;
+                break;
+        case 6:
+                world.marks_unknown = 1;
                 break;
         default:
                 world.change_before_mark = true;
@@ -553,6 +588,8 @@ int main(int argc, char **argv)
                 T(c2_slots_move_when_nothing_of_them_is_unmarked),
                 T(c3_without_a_fault_no_row_is_written_twice),
                 T(c12_at_most_a_batch_of_each_lane_is_unmarked),
+                T(o55_owned_makes_the_same_marks_again_and_sends_nothing_again),
+                T(o55_exactly_once_sends_nothing_again_after_a_mark_without_an_answer),
                 T(c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key),
                 T(c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks),
                 T(c7_what_had_no_report_in_time_is_sent_again_in_order),
