@@ -403,8 +403,10 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l))
                 why = obstacle(l, now);
                 if (why)
                         break;
-                size_t left = w->strict ? bus_producer_poll(l->p, POLL_US)
-                                        : bus_producer_flush(l->p, POLL_US);
+                /* strict: the key of the first report goes on at once.  At the end nothing lingers. */
+                size_t left = w->strict && !atomic_load(&r->draining)
+                                      ? bus_producer_poll(l->p, POLL_US)
+                                      : bus_producer_flush(l->p, POLL_US);
                 if (left < before) {
                         heard_us = now;
                         lane_broker_is_back(l);

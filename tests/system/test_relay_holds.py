@@ -3,6 +3,7 @@
 for long, or dies at the worst moment."""
 import os
 import random
+import signal
 import statistics
 import time
 
@@ -211,6 +212,28 @@ def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url
     assert relay.rows('dead') == 0
     drained(relay)
     assert len({m[4][0][1] for m in kafka_own.consume_all(topic)}) == written
+
+
+@pytest.mark.parametrize('order', ['key', 'strict'])
+def test_sigterm_sends_what_lingers(outbox, start_relay, stoppable, order):
+    """Kafka's client may wait 10 s for a fuller batch; a relay that is told to end does not."""
+    topic = stoppable.new_topic(1)
+    relay = start_relay(order=order, args=('--kafka', 'linger.ms=10000'))
+    if order == 'key':  # which flushes each batch, so that only a broker keeps it under way
+        outbox.add(topic, [('a', b'0')])
+        outbox.wait_empty(9)
+        stoppable.pause()
+    outbox.add(topic, [('a', b'1')])
+    wait_until(lambda: relay.metric('semel_relay_rows_under_way') == 1)
+    begun = time.monotonic()
+    relay.p.send(signal.SIGTERM)
+    stoppable.resume()
+    assert relay.p.wait(30) == 0, relay.p.logs()
+    print(f'{order}: {time.monotonic() - begun:.2f} s')
+    if FULL:
+        assert time.monotonic() - begun < 5
+    assert outbox.count() == 0
+    assert stoppable.values(topic)[-1] == b'1'
 
 
 def test_o35_an_unknown_topic_while_the_broker_restarts_kills_nothing(outbox, procs, build, pg_store_url,
