@@ -16,7 +16,7 @@ help:
 	@echo "make demo      set up, build, and watch retries become safe"
 	@echo "make test      set up, then the whole suite: gcc, clang, sanitizers, valgrind, fuzzers, system tests"
 	@echo "make bench     measure"
-	@echo "make soak      10 minutes of gateways under faults, the whole story, the simulator, for long; crash: kill at every system call boundary"
+	@echo "make soak      10 minutes of gateways under faults, relays in storms, the whole story, the simulator, for long; crash: kill at every system call boundary"
 	@echo "make mutants   take each rule out of the code and see which test dies"
 	@echo "make prove     check the models"
 	@echo "make fuzz      fuzz each target for FUZZ_SECONDS (600)"

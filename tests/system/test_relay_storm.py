@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything at once: writers that commit, roll back and dawdle, three relays that are killed and
-stopped beyond their leases, a database and a broker that crash, twice each.
+"""Everything at once: writers that commit, roll back and dawdle, three relays each of which is killed and
+stopped beyond its lease, a database and a broker that crash, twice each.
 
     SEMEL_STORM_ROWS   how many rows (10,000; with a sanitizer 3,000; `make soak`: 100,000)
     SEMEL_STORM_SEED   the seed to repeat
@@ -30,6 +30,7 @@ ROWS = int(os.environ.get('SEMEL_STORM_ROWS', '10000' if FULL else '3000'))
 SEED = int(os.environ.get('SEMEL_STORM_SEED', random.SystemRandom().randrange(1 << 32)))
 WRITERS, KEYS, RELAYS, LANES = 8, 1000, 3, 2
 TRIES = 3  # of storms, where the broker breaks its own promise
+PATIENCE = 120 + ROWS // 500  # seconds, for the outbox to be empty, and to read the log
 BATCH = 100 if FULL else 20  # so that the bound of C12 stays far below the rows
 LEASE = '1s'
 MODES = ['owned', 'single', 'two-phase', 'exactly-once']
@@ -111,6 +112,8 @@ class World:
         self.faults = {'kill': 0, 'stop': 0, 'database': 0, 'broker': 0}
         self.all = []
         self.relays = [self.start() for _ in range(RELAYS)]
+        # each of them is killed once, and stopped once
+        self.turns = {what: chance.sample(range(RELAYS), RELAYS) for what in ('kill', 'stop')}
 
     def start(self):
         self.all.append(Relay(self.procs, self.build, self.pg.url(self.db), self.kafka.bootstrap,
@@ -146,23 +149,25 @@ class World:
         assert wait_until(look, timeout=60, what='rows that wait'), what
         self.faults[what] += 1
 
-    def busy(self):
-        """A relay with a batch under way, if there is one in time."""
+    def busy(self, *relays):
+        """And a batch of one of these relays is under way: the last look before a fault."""
         def look():
             self.keep_writing()
-            r = self.chance.choice(self.relays)
-            return r if r.metric('semel_relay_rows_under_way') > 0 else None
-        return wait_until(look, timeout=60, what='a batch under way')
+            return self.chance.choice(relays).metric('semel_relay_rows_under_way') > 0
+        wait_until(look, timeout=60, what='a batch under way')
 
     def kill(self):
-        r = self.busy()
+        number = self.turns['kill'].pop()
+        r = self.relays[number]
         self.struck('kill')
+        self.busy(r)
         r.p.kill()
-        self.relays[self.relays.index(r)] = self.start()
+        self.relays[number] = self.start()
 
     def stop(self):
-        r = self.busy()
+        r = self.relays[self.turns['stop'].pop()]
         self.struck('stop')
+        self.busy(r)
         r.p.stop()
         self.beyond_its_lease(r)
         r.p.cont()
@@ -176,10 +181,12 @@ class World:
 
     def database(self):
         self.struck('database')
+        self.busy(*self.relays)
         self.pg.restart('immediate')
 
     def broker(self):
         self.struck('broker')
+        self.busy(*self.relays)
         self.kafka.restart(kill=True)
 
 
@@ -214,7 +221,7 @@ def broker_lost_markers(world):
 
 
 def storm(world):
-    faults = ['database', 'broker', 'kill', 'stop', 'kill', 'stop', 'database', 'broker', 'kill']
+    faults = 2 * ['database', 'broker'] + RELAYS * ['kill', 'stop']
     world.chance.shuffle(faults)
     # the faults come while rows are still being written: each waits for its share of them
     share = ROWS // (len(faults) + 1)
@@ -224,7 +231,7 @@ def storm(world):
         world.written()
     world.write(share)
     world.written()
-    wait_until(lambda: world.pending() == 0, timeout=120, what='the outbox to be empty')
+    wait_until(lambda: world.pending() == 0, timeout=PATIENCE, what='the outbox to be empty')
     for r in world.relays:
         assert r.p.terminate(30) == 0, r.p.logs()
     check(world)
@@ -234,7 +241,7 @@ def check(world):
     truth = {e: (k, v) for e, k, v in world.pg.sql(world.db, 'SELECT event_id::text, key, version FROM truth')}
     isolation = 'read_committed' if world.mode == 'exactly-once' else 'read_uncommitted'
     seen, last, duplicates = set(), {}, 0
-    for _, _, key, value, headers in world.kafka.consume_all(world.topic, isolation, timeout=120):
+    for _, _, key, value, headers in world.kafka.consume_all(world.topic, isolation, timeout=PATIENCE):
         event = dict(headers)['event-id'].decode()
         assert event not in world.undone, f'{event} was rolled back'
         assert event in truth, f'{event} was never committed'
@@ -255,7 +262,7 @@ def check(world):
         print(f'{n:6} x {why}')
     print(f'{world.mode}: {len(truth)} events, {len(world.undone)} rolled back, {duplicates} duplicates, '
           f'faults {world.faults}')
-    assert world.faults == {'kill': 3, 'stop': 2, 'database': 2, 'broker': 2}
+    assert world.faults == {'kill': RELAYS, 'stop': RELAYS, 'database': 2, 'broker': 2}
     # a fault of one relay strikes its two batches; one of the database or the broker, those of all
     alone = world.faults['kill'] + world.faults['stop']
     assert duplicates <= (alone + (faults - alone) * RELAYS) * LANES * BATCH
