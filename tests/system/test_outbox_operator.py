@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`semel outbox`: what waits and why, and the operator's verbs with their refusals and audit."""
 import json
+import re
 import subprocess
 import time
 
 import pytest
+
+from support import Store
 
 
 class Outbox:
@@ -134,6 +137,19 @@ def test_retry_all_goes_over_more_than_one_transaction(outbox):
                      sql.format('semel.outbox', 'generate_series(1, 2500) i'))
     assert outbox.json('retry', '--all') == [{'rows': 2500}]
     assert [n for _, _, _, n in outbox.audit()] == [500, 1000, 1000]
+
+
+def test_long_work_says_how_far_it_is(build, pg_store_url):
+    outbox = Outbox(Store(build, pg_store_url))
+    for sql in ("""INSERT INTO semel.outbox (topic, key, payload, status, attempts)
+                   SELECT 't', 'k', 'x', 'DEAD', 1 FROM generate_series(1, 2001) i""",
+                """CREATE FUNCTION semel.slow() RETURNS trigger LANGUAGE plpgsql AS
+                   $$BEGIN PERFORM pg_sleep(1.05); RETURN NULL; END$$""",
+                'CREATE TRIGGER slow BEFORE UPDATE ON semel.outbox EXECUTE FUNCTION semel.slow()'):
+        outbox.store.sql(None, sql)
+    r = outbox.ok('retry', '--all', '--json')
+    assert [json.loads(line) for line in r.stdout.splitlines()] == [{'rows': 2001}]
+    assert re.findall(r'(\d+) rows so far', r.stderr) == ['2000', '2001']
 
 
 def test_c10_republish_says_why_it_cannot_under_done_delete(outbox):
