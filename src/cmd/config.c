@@ -138,8 +138,8 @@ static int reference_of(const char *name, const struct setting *table, size_t n)
 
 static int reference_gateway(void)
 {
-        printf("# Every setting of `semel gateway`, with its default.  In the environment:\n"
-               "# SEMEL_ and the name in capitals (the gateway's own settings).\n");
+        printf("# Every setting of `semel gateway`, with its default.  In the environment: SEMEL_ and the\n"
+               "# name in capitals; a policy that is given there counts for every route.\n");
         print_table(gateway_settings, gateway_setting_count, "");
         printf("\n# The policy of every request that no route is for; routes begin with it.\n#policy:\n");
         print_table(policy_settings, policy_setting_count, "  ");

@@ -27,17 +27,23 @@ bool setting_set_or_say(const struct setting *s, void *object, const char *value
         return false;
 }
 
+const char *setting_environment(const struct setting *s, char ret_name[SETTING_VARIABLE_BYTES])
+{
+        static const char prefix[] = "SEMEL_";
+        size_t at = sizeof prefix - 1;
+        memcpy(ret_name, prefix, at);
+        for (const char *p = s->name; *p && at < SETTING_VARIABLE_BYTES - 1; p++)
+                ret_name[at++] = (char)toupper((unsigned char)*p);
+        ret_name[at] = 0;
+        return getenv(ret_name);
+}
+
 static bool from_environment(const struct daemon_settings *ds, void *object,
                              struct property_list *kafka)
 {
-        char why[SETTING_ERROR_BYTES];
+        char why[SETTING_ERROR_BYTES], name[SETTING_VARIABLE_BYTES];
         for (size_t i = 0; i < ds->count; i++) {
-                char name[64] = "SEMEL_";
-                size_t at = strlen(name);
-                for (const char *p = ds->table[i].name; *p && at < sizeof name - 1; p++)
-                        name[at++] = (char)toupper((unsigned char)*p);
-                name[at] = 0;
-                const char *value = getenv(name);
+                const char *value = setting_environment(&ds->table[i], name);
                 if (value && !setting_set_or_say(&ds->table[i], object, value, name))
                         return false;
         }

@@ -26,7 +26,12 @@ struct daemon_settings {
 /* One setting from text; false: said what is wrong with what `from` gave. */
 bool setting_set_or_say(const struct setting *s, void *object, const char *value, const char *from);
 
-/* The same without the file: SEMEL_<NAME>, then the options.  kafka NULL: there are no properties. */
+enum { SETTING_VARIABLE_BYTES = 64 };
+
+/* What SEMEL_<NAME> holds, or NULL; ret_name receives the variable's name. */
+const char *setting_environment(const struct setting *s, char ret_name[SETTING_VARIABLE_BYTES]);
+
+/* The same as daemon_settings_read() without the file: SEMEL_<NAME>, then the options.  kafka NULL: there are no properties. */
 bool daemon_settings_override(const struct daemon_settings *ds, const struct options *o, void *object,
                               struct property_list *kafka);
 

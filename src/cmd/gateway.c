@@ -50,6 +50,20 @@ static bool set_policies(struct gateway_config *config, const struct setting *s,
         return true;
 }
 
+/* All but `upstream`: SEMEL_UPSTREAM is the service's URL. */
+static bool policies_from_environment(struct gateway_config *config)
+{
+        char name[SETTING_VARIABLE_BYTES];
+        for (size_t i = 0; i < policy_setting_count; i++) {
+                const struct setting *s = &policy_settings[i];
+                const char *value = setting_environment(s, name);
+                if (value && !setting_find(gateway_settings, gateway_setting_count, s->name) &&
+                    !set_policies(config, s, value, name))
+                        return false;
+        }
+        return true;
+}
+
 static bool policies_from_options(const struct options *o, struct gateway_config *config)
 {
         char from[64];
@@ -80,7 +94,8 @@ bool gateway_settings_read(const struct options *o, struct gateway_config *confi
         const char *file = option_text(o, OPT_CONFIG);
         if (file && gateway_file_read(file, config, tell, NULL) != 0)
                 return false;
-        if (!daemon_settings_override(&settings, o, config, NULL) || !policies_from_options(o, config))
+        if (!daemon_settings_override(&settings, o, config, NULL) ||
+            !policies_from_environment(config) || !policies_from_options(o, config))
                 return false;
         if (gateway_config_check(config, why))
                 return true;
@@ -125,7 +140,9 @@ const struct subcommand subcommand_gateway = {
                 "\n"
                 "At most once by itself; exactly once when the service dedupes on the forwarded key\n"
                 "(--idempotent).  Every setting is in `semel config reference`, and may be given as\n"
-                "SEMEL_<NAME> in the environment.\n",
+                "SEMEL_<NAME> in the environment; a policy that is given there, or as an option, counts\n"
+                "for every route.  SEMEL_UPSTREAM is the URL, not the policy of that name, which is\n"
+                "--idempotent.  Routes are the file's alone.\n",
         .examples = "semel gateway --listen :8080 --upstream http://127.0.0.1:9000\n"
                     "semel gateway --upstream unix:/run/app.sock --db postgres://gw@db/semel\n"
                     "semel gateway --config /etc/semel/gateway.yaml --admin 127.0.0.1:9901\n",

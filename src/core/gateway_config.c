@@ -95,7 +95,8 @@ const struct setting policy_settings[] = {
         {.name = "upstream", .type = SETTING_CHOICE, .offset = AT(dedupes),
          .choices = {"plain", "idempotent"}, .fallback = "plain", .reloadable = true,
          .text = "idempotent: the upstream itself dedupes on the forwarded Idempotency-Key, so "
-                 "running again is safe (exactly once)."},
+                 "running again is safe (exactly once).  On the command line --idempotent; not in the "
+                 "environment, where SEMEL_UPSTREAM is the URL."},
         {.name = "refused", .type = SETTING_CHOICE, .offset = AT(refused),
          .choices = {"default", "none"}, .fallback = "default", .reloadable = true,
          .text = "Statuses that mean \"refused before it ran\" and free the key: 401 403 407 408 421 "
