@@ -23,12 +23,12 @@ class Gateway:
         self.port = int(re.search(r'listening on 127\.0\.0\.1:(\d+)', self.process.err()).group(1))
         self.admin = int(re.search(r'admin on port (\d+)', self.process.err()).group(1))
 
-    def request(self, method, path, body=None, key=None, headers=(), timeout=60):
+    def request(self, method, path, body=None, key=None, headers=(), timeout=60, host='shop.test'):
         conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=timeout)
         try:
             # One name for all gateways: the Host is part of a request's fingerprint.
             conn.putrequest(method, path, skip_host=True)
-            conn.putheader('Host', 'shop.test')
+            conn.putheader('Host', host)
             if key is not None:
                 conn.putheader('Idempotency-Key', key)
             for k, v in headers:
@@ -41,8 +41,8 @@ class Gateway:
         finally:
             conn.close()
 
-    def post(self, key=None, body=b'x=1', path='/orders', headers=(), timeout=60):
-        return self.request('POST', path, body, key, headers, timeout)
+    def post(self, key=None, body=b'x=1', path='/orders', headers=(), timeout=60, host='shop.test'):
+        return self.request('POST', path, body, key, headers, timeout, host)
 
     def post_parallel(self, n, *args, **kw):
         with concurrent.futures.ThreadPoolExecutor(n) as pool:
