@@ -125,6 +125,12 @@ static bool unstick(struct lane *l)
 
 /* -- reading ----------------------------------------------------------------------------------------------- */
 
+static int32_t rows_max(const struct lane *l)
+{
+        int32_t most = (int32_t)l->r->config->batch_rows;
+        return l->suspects > 0 && most > LANE_APART_ROWS ? LANE_APART_ROWS : most;
+}
+
 static void learn(struct lane *l, const int16_t *order, const int32_t *rows, size_t n)
 {
         const struct relay_config *c = l->r->config;
@@ -138,7 +144,7 @@ static void learn(struct lane *l, const int16_t *order, const int32_t *rows, siz
         for (size_t i = 0; i < n; i++)
                 got[i] = of_slot[order[i]];
         outbox_quotas_learn(&l->quotas, order, rows, got, n,
-                            l->rows.n >= (size_t)c->batch_rows ||
+                            l->rows.n >= (size_t)rows_max(l) ||
                                     l->rows.bytes >= (size_t)c->batch_bytes);
         atomic_store(&l->r->metrics.lag_us[l->index],
                      l->rows.n > 0 && l->rows.now_us > oldest_us ? l->rows.now_us - oldest_us : 0);
@@ -158,7 +164,7 @@ static bool fetch(struct lane *l)
                         slot[n++] = l->slot[i].slot;
         if (n == 0)
                 return true;
-        outbox_quotas_plan(&l->quotas, slot, n, (int32_t)r->config->batch_rows, order, rows);
+        outbox_quotas_plan(&l->quotas, slot, n, rows_max(l), order, rows);
         for (size_t i = 0; i < n; i++)
                 for (size_t j = 0; j < l->slot_count; j++)
                         if (l->slot[j].slot == order[i])
@@ -166,7 +172,7 @@ static bool fetch(struct lane *l)
         for (size_t i = 0; i < l->blocked.n; i++)
                 l->blocked_span[i] = blocked_keys_key(&l->blocked, i);
         const struct outbox_fetch in = {.mode = r->mode, .quotas = quota, .quota_count = n,
-                                        .rows_max = (size_t)r->config->batch_rows,
+                                        .rows_max = (size_t)rows_max(l),
                                         .blocked = l->blocked_span, .blocked_count = l->blocked.n,
                                         .bytes_max = (size_t)r->config->batch_bytes};
         semel_code code = l->s->vt->fetch(

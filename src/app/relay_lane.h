@@ -15,6 +15,7 @@ enum {
         LANE_TOPICS_MAX = 64,
         LANE_REASONS_BYTES_MAX = 256 * 1024,
         LANE_BATCH_SIZE = 1000000, /* librdkafka's default */
+        LANE_APART_ROWS = 100,     /* of a batch whose rows are sent one by one: a request each */
 };
 
 struct lane_topic {
@@ -57,12 +58,16 @@ struct lane {
         bool unlocked;         /* single: it had; the batch goes on as one of owned */
         bool slow;             /* so did the last batch */
         bool purge, broken, rejected; /* rejected: a row that was sent was not taken */
+        bool refused_together;        /* so that nobody knows which of them was */
 
         /* the broker */
         struct bus_producer *p;
         struct lane_topic topic[LANE_TOPICS_MAX];
         size_t topic_count;
-        int64_t batch_size; /* librdkafka's batch.size: no larger than a topic takes */
+        int64_t batch_size; /* librdkafka's batch.size for the next producer: no larger than a topic takes */
+        int64_t used_size;  /* this producer's; INT64_MAX: not ours */
+        size_t suspects;    /* rows that were refused together: so many are sent one by one */
+        bool one_by_one;    /* this producer does so */
         bool broker_away;
         int64_t broker_back_us; /* since when it answers */
         uint64_t chance;

@@ -126,6 +126,7 @@ static size_t decide(struct lane *l, bool aborted)
                         m->verdict = OUTBOX_BURY;
                         break;
                 case WAVE_UNTRIED:
+                case WAVE_AGAIN:
                 case WAVE_SENT:
                         m->verdict = OUTBOX_UNTRIED;
                         break;
@@ -261,6 +262,17 @@ static void count_marks(struct lane *l, size_t n)
                 atomic_fetch_add(&r->metrics.bytes, l->rows.bytes);
 }
 
+/* Rows that were refused together have each been sent alone: back to batches. */
+static void count_suspects(struct lane *l, size_t n)
+{
+        if (l->suspects == 0)
+                return;
+        for (size_t i = 0; i < n && l->suspects > 0; i++)
+                l->suspects -= l->mark[i].verdict != OUTBOX_UNTRIED;
+        if (l->suspects == 0)
+                lane_producer_drop(l, "what was refused together was sent one by one, and goes in batches again");
+}
+
 bool lane_settle(struct lane *l, bool aborted)
 {
         struct outbox_marked marked = {0};
@@ -275,6 +287,7 @@ bool lane_settle(struct lane *l, bool aborted)
                 return false;
         }
         count_marks(l, n);
+        count_suspects(l, n);
         block_failed_keys(l, n, marked.lost_mask);
         after_mark(l, &marked, in_doubt);
         return marked.changed == 0;

@@ -51,16 +51,24 @@ static bool is_unknown_topic(const char *name)
         return strstr(name, "UNKNOWN_TOPIC") != NULL || strstr(name, "UNKNOWN_PARTITION") != NULL;
 }
 
-/* The broker measures whole batches: rows that are small enough were too many together. */
-static bool batch_was_too_large(struct lane *l, int32_t i, const struct bus_report *report)
+static bool was_alone(const struct lane *l, int32_t i)
 {
-        if (report->kind != BUS_REJECTED || !strstr(report->name, "MSG_SIZE_TOO_LARGE"))
+        return l->one_by_one || l->rows.n == 1 ||
+               l->used_size <= (int64_t)bus_record_bytes_max(&l->rows.row[i].event);
+}
+
+/* The broker refuses whole batches: because of one record in it, which it does not name, or of their bytes
+ * together.  So nothing is known of a row before it is refused alone (rule C7). */
+static bool was_refused_together(struct lane *l, int32_t i, const struct bus_report *report)
+{
+        if ((report->kind != BUS_REJECTED && report->kind != BUS_TRANSIENT) ||
+            report->cause == BUS_CAUSE_MESSAGE || was_alone(l, i))
                 return false;
-        int64_t own = (int64_t)bus_record_bytes_max(&l->rows.row[i].event);
-        if (l->batch_size <= own)
-                return false;
-        l->batch_size = l->batch_size / 4 > own ? l->batch_size / 4 : own;
-        l->broken = true;
+        if (report->cause == BUS_CAUSE_SIZE)
+                l->batch_size = (l->used_size < LANE_BATCH_SIZE ? l->used_size : LANE_BATCH_SIZE) / 4;
+        else
+                l->suspects++;
+        l->broken = l->refused_together = true;
         return true;
 }
 
@@ -76,8 +84,8 @@ static void on_report(void *arg, const struct bus_report *report)
                         l->broken = true; /* the marker: its transaction cannot be committed */
                 return;
         }
-        if (batch_was_too_large(l, i, report))
-                fate = WAVE_UNTRIED;
+        if (was_refused_together(l, i, report))
+                fate = WAVE_AGAIN;
         if (fate == WAVE_FAILED && is_unknown_topic(report->name) && l->topic_of[i] >= 0) {
                 struct lane_topic *t = &l->topic[l->topic_of[i]];
                 t->looked_us = 0;
@@ -96,7 +104,7 @@ bool lane_producer_open(struct lane *l)
 {
         struct relay *r = l->r;
         struct semel_error err = {0};
-        struct bus_property property[PROPERTIES_MAX + 2];
+        struct bus_property property[PROPERTIES_MAX + 3];
         struct bus_config config = r->bus;
         char size[32], id[OUTBOX_MARKER_KEY_BYTES];
         if (l->p)
@@ -110,6 +118,10 @@ bool lane_producer_open(struct lane *l)
                 (void)snprintf(size, sizeof size, "%lld", (long long)l->batch_size);
                 property[config.property_count++] = (struct bus_property){"batch.size", size};
         }
+        l->used_size = l->batch_size < LANE_BATCH_SIZE ? l->batch_size : INT64_MAX;
+        l->one_by_one = l->suspects > 0;
+        if (l->one_by_one)
+                property[config.property_count++] = (struct bus_property){"batch.num.messages", "1"};
         config.property = property;
         bool transactional = r->mode == OUTBOX_EXACTLY_ONCE;
         if (transactional)
@@ -241,7 +253,7 @@ bool lane_wave_begin(struct lane *l)
         buf_clear(&l->reasons);
         wave_begin(&l->wave, l->key, l->rows.n,
                    r->config->order == RELAY_ORDER_STRICT && r->mode != OUTBOX_EXACTLY_ONCE);
-        l->purge = l->broken = l->rejected = false;
+        l->purge = l->broken = l->rejected = l->refused_together = false;
         l->batch_end_us = now + r->config->batch_timeout_us;
         l->locked_end_us = now + relay_locked_us(r);
         l->slow = l->unlocked;
@@ -352,6 +364,8 @@ static void produce_ready(struct lane *l)
 static const char *obstacle(struct lane *l, int64_t now_us)
 {
         struct semel_error err = {0};
+        if (l->refused_together)
+                return "rows were refused together, and are sent again apart";
         if (l->broken || bus_producer_is_fatal(l->p, &err))
                 return "the old one broke, what it had under way is sent again";
         if (l->purge)

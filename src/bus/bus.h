@@ -47,9 +47,18 @@ enum bus_report_kind {
         BUS_BROKEN,    /* fatal or ambiguous: it may have been written; the producer is finished */
 };
 
+/* A broker answers for a record batch, and librdkafka reads no further: each message of the batch gets that
+ * answer. */
+enum bus_report_cause {
+        BUS_CAUSE_MESSAGE, /* this message, its topic, or the way to it */
+        BUS_CAUSE_BATCH,   /* some message of the batch; nobody knows which */
+        BUS_CAUSE_SIZE,    /* the batch's bytes; each message may be small enough */
+};
+
 struct bus_report {
         void *opaque; /* the message's */
         enum bus_report_kind kind;
+        enum bus_report_cause cause; /* REJECTED, TRANSIENT: what the answer is about */
         const char *text; /* not DELIVERED: librdkafka's words; valid inside the callback */
         const char *name; /* a short stable name, "MSG_SIZE_TOO_LARGE" */
         int32_t partition;

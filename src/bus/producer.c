@@ -60,6 +60,7 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         if (m->err) {
                 report.kind = bus_report_kind_of(m->err, rd_kafka_message_status(m),
                                                  rd_kafka_fatal_error(rk, NULL, 0) != 0);
+                report.cause = bus_report_cause_of(m->err);
                 report.text = rd_kafka_err2str(m->err);
                 report.name = rd_kafka_err2name(m->err);
         }

@@ -10,7 +10,6 @@ static bool is_rejection(rd_kafka_resp_err_t e)
         switch (e) {
         case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
         case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
-        case RD_KAFKA_RESP_ERR_INVALID_MSG:
         case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
         case RD_KAFKA_RESP_ERR_INVALID_RECORD:
         case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
@@ -39,11 +38,30 @@ enum bus_report_kind bus_report_kind_of(rd_kafka_resp_err_t e, rd_kafka_msg_stat
                 return BUS_BROKEN;
         if (is_rejection(e))
                 return BUS_REJECTED;
+        if (e == RD_KAFKA_RESP_ERR_INVALID_MSG) /* damaged on its way, and not written */
+                return BUS_TRANSIENT;
         /* Whoever does not know whether it was written may not send it again on this producer:
          * its sequence numbers would not show that it is the same record. */
         if (status != RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
                 return BUS_BROKEN;
         return BUS_TRANSIENT;
+}
+
+enum bus_report_cause bus_report_cause_of(rd_kafka_resp_err_t e)
+{
+        switch (e) {
+        case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+        case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE: /* larger than a segment */
+                return BUS_CAUSE_SIZE;
+        case RD_KAFKA_RESP_ERR_INVALID_MSG: /* brokers before 2.4 also mean INVALID_RECORD by it */
+        case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+        case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+        case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+        case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
+                return BUS_CAUSE_BATCH;
+        default:
+                return BUS_CAUSE_MESSAGE;
+        }
 }
 
 enum bus_tx_result bus_tx_result_of(const struct bus_tx_error *e)

@@ -13,6 +13,8 @@
 /* status: what librdkafka knows about the record; fatal: the producer has a fatal error. */
 enum bus_report_kind bus_report_kind_of(rd_kafka_resp_err_t e, rd_kafka_msg_status_t status,
                                         bool fatal);
+/* What that answer is about, when the message was not taken. */
+enum bus_report_cause bus_report_cause_of(rd_kafka_resp_err_t e);
 
 /* What to do after a transaction's step. */
 struct bus_tx_error {

@@ -122,11 +122,17 @@ static void count_overtaken(struct wave *w, int32_t elder, int32_t by)
         }
 }
 
-/* The eldest row of this key that failed or was refused, in front of i. */
+/* Was it surely not written, so that a younger row that is overtakes it? */
+static bool was_not_taken(uint8_t fate)
+{
+        return fate == WAVE_FAILED || fate == WAVE_REFUSED || fate == WAVE_AGAIN;
+}
+
+/* The eldest row of this key that was not taken, in front of i. */
 static int32_t failed_before(const struct wave *w, int32_t i)
 {
         for (int32_t j = w->row[i].first; j >= 0 && j < i; j = w->row[j].younger)
-                if (w->row[j].fate == WAVE_FAILED || w->row[j].fate == WAVE_REFUSED)
+                if (was_not_taken(w->row[j].fate))
                         return j;
         return WAVE_NO_ROW;
 }

@@ -25,6 +25,10 @@ static void c9_every_code_of_a_message_has_one_meaning(void **state)
                 {E(MSG_SIZE_TOO_LARGE), NOT, true, BUS_BROKEN},
                 {E(TOPIC_AUTHORIZATION_FAILED), NOT, false, BUS_REJECTED},
                 {E(INVALID_RECORD), NOT, false, BUS_REJECTED},
+                {E(RECORD_LIST_TOO_LARGE), NOT, false, BUS_REJECTED},
+                {E(INVALID_TIMESTAMP), NOT, false, BUS_REJECTED},
+                {E(INVALID_MSG), NOT, false, BUS_TRANSIENT},
+                {E(INVALID_MSG), MAYBE, false, BUS_TRANSIENT},
                 {E(POLICY_VIOLATION), NOT, false, BUS_REJECTED},
                 {E(_UNKNOWN_PARTITION), NOT, false, BUS_REJECTED},
                 {E(UNKNOWN_TOPIC_OR_PART), NOT, false, BUS_TRANSIENT},
@@ -42,6 +46,29 @@ static void c9_every_code_of_a_message_has_one_meaning(void **state)
         };
         for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
                 if (bus_report_kind_of(table[i].e, table[i].status, table[i].fatal) != table[i].want)
+                        fail_msg("%s", rd_kafka_err2name(table[i].e));
+}
+
+static void c7_an_answer_for_a_whole_batch_is_known_as_one(void **state)
+{
+        (void)state;
+        static const struct {
+                rd_kafka_resp_err_t e;
+                enum bus_report_cause want;
+        } table[] = {
+                {E(MSG_SIZE_TOO_LARGE), BUS_CAUSE_SIZE},
+                {E(RECORD_LIST_TOO_LARGE), BUS_CAUSE_SIZE},
+                {E(INVALID_MSG), BUS_CAUSE_BATCH},
+                {E(INVALID_MSG_SIZE), BUS_CAUSE_BATCH},
+                {E(INVALID_RECORD), BUS_CAUSE_BATCH},
+                {E(INVALID_TIMESTAMP), BUS_CAUSE_BATCH},
+                {E(POLICY_VIOLATION), BUS_CAUSE_BATCH},
+                {E(TOPIC_AUTHORIZATION_FAILED), BUS_CAUSE_MESSAGE},
+                {E(UNKNOWN_TOPIC_OR_PART), BUS_CAUSE_MESSAGE},
+                {E(_TRANSPORT), BUS_CAUSE_MESSAGE},
+        };
+        for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+                if (bus_report_cause_of(table[i].e) != table[i].want)
                         fail_msg("%s", rd_kafka_err2name(table[i].e));
 }
 
@@ -76,6 +103,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(c9_every_code_of_a_message_has_one_meaning),
+                cmocka_unit_test(c7_an_answer_for_a_whole_batch_is_known_as_one),
                 cmocka_unit_test(c9_every_result_of_a_step_has_one_consequence),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

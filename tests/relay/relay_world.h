@@ -70,6 +70,8 @@ struct world {
         bool stalled;             /* no reports, and nothing is written */
         int64_t produce_us;       /* handing a row over takes so long */
         int64_t reject_id;        /* the broker says no to this row; 0: to none */
+        int64_t poison_id;        /* the broker says no to each request that has this row, and not why */
+        size_t requests;
         int64_t fail_id;          /* once: as if the broker had been away */
         /* Once so many rows are in the log, at that very moment and with the lock held: then(). */
         size_t at_logged;

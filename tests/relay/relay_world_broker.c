@@ -22,6 +22,7 @@ struct sent {
 
 struct bus_producer {
         int number, group;
+        bool one_by_one;
         void (*on_report)(void *arg, const struct bus_report *report);
         void *arg;
         struct sent queue[WORLD_ROWS_MAX];
@@ -56,13 +57,15 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
                              void (*on_report)(void *arg, const struct bus_report *report),
                              void *arg, struct bus_producer **ret, semel_error *err)
 {
-        (void)config;
         (void)transaction_timeout_us;
         struct bus_producer *p = calloc(1, sizeof *p);
         if (!p)
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory");
         p->on_report = on_report;
         p->arg = arg;
+        for (size_t i = 0; i < config->property_count; i++)
+                if (strcmp(config->property[i].name, "batch.num.messages") == 0)
+                        p->one_by_one = strcmp(config->property[i].value, "1") == 0;
         if (transactional_id) /* it ends with the group */
                 p->group = transactional_id[strlen(transactional_id) - 1] - '0';
         pthread_mutex_lock(&world.lock);
@@ -154,15 +157,25 @@ static enum bus_report_kind arrive(struct bus_producer *p, const struct sent *s)
         return BUS_DELIVERED;
 }
 
-static void report(struct bus_producer *p, const struct sent *s, enum bus_report_kind kind)
+/* A request that has the poison in it: nothing of it is written, and all its rows have the same answer. */
+static bool is_poisoned(const struct bus_producer *p, size_t n)
+{
+        for (size_t i = 0; i < n && p->head + i < p->tail && world.poison_id; i++)
+                if (p->queue[(p->head + i) % WORLD_ROWS_MAX].id == world.poison_id)
+                        return true;
+        return false;
+}
+
+static void report(struct bus_producer *p, const struct sent *s, enum bus_report_kind kind,
+                   enum bus_report_cause cause)
 {
         if (s->id != 0 && (kind == BUS_PURGED || kind == BUS_TRANSIENT)) { /* surely not written */
                 pthread_mutex_lock(&world.lock);
                 world_settled(world_find(s->id));
                 pthread_mutex_unlock(&world.lock);
         }
-        const struct bus_report out = {.opaque = s->opaque, .kind = kind, .text = "the world said so",
-                                       .name = "WORLD"};
+        const struct bus_report out = {.opaque = s->opaque, .kind = kind, .cause = cause,
+                                       .text = "the world said so", .name = "WORLD"};
         p->on_report(p->arg, &out);
 }
 
@@ -184,17 +197,20 @@ size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us)
         size_t n = 0;
         pthread_mutex_lock(&world.lock);
         bool stalled = world.stalled;
-        while (!stalled && p->head < p->tail && n < world.request_rows && n < 64) {
+        size_t rows = p->one_by_one ? 1 : world.request_rows;
+        bool poisoned = is_poisoned(p, rows);
+        while (!stalled && p->head < p->tail && n < rows && n < 64) {
                 done[n] = p->queue[p->head++ % WORLD_ROWS_MAX];
-                kind[n] = arrive(p, &done[n]);
+                kind[n] = poisoned ? BUS_REJECTED : arrive(p, &done[n]);
                 n++;
         }
+        world.requests += n > 0;
         for (size_t i = 0; i < n; i++) /* only behind the request: its rows go together */
-                if (kind[i] == BUS_REJECTED)
+                if (kind[i] == BUS_REJECTED && (!poisoned || done[i].id == world.poison_id))
                         world_find(done[i].id)->rejected = true;
         pthread_mutex_unlock(&world.lock);
         for (size_t i = 0; i < n; i++)
-                report(p, &done[i], kind[i]);
+                report(p, &done[i], kind[i], poisoned ? BUS_CAUSE_BATCH : BUS_CAUSE_MESSAGE);
         if (n == 0 && p->head < p->tail)
                 world_pass(timeout_us < 2 * MS ? timeout_us : 2 * MS);
         return bus_producer_unreported(p);
@@ -216,7 +232,7 @@ void bus_producer_abandon(struct bus_producer *p)
 {
         while (p->head < p->tail) {
                 struct sent s = p->queue[p->head++ % WORLD_ROWS_MAX];
-                report(p, &s, BUS_PURGED);
+                report(p, &s, BUS_PURGED, BUS_CAUSE_MESSAGE);
         }
 }
 

@@ -333,6 +333,36 @@ static void c7_what_had_no_report_in_time_is_sent_again_in_order(void **state)
         assert_int_equal(world.logged, 600);
 }
 
+/* One bad row: the others of its request are sent again, one by one, and so is it until it is alone; what
+ * comes behind them goes in requests of many rows again. */
+static void the_poison_dies_alone(enum outbox_mode mode)
+{
+        (void)world_add(1000, 12);
+        (void)world_config(mode);
+        world.poison_id = 51;
+        world_start();
+        world_wait(world_all_done, "all rows");
+        for (size_t i = 0; i < world.rows; i++)
+                assert_int_equal(world.row[i].state == OUTBOX_DEAD, world.row[i].id == 51);
+        assert_int_equal(world.logged, 999);
+        assert_int_equal(world_duplicates(), 0);
+        assert_true(world_said("rows were refused together"));
+        assert_true(world_said("goes in batches again"));
+        assert_in_range(world.requests, 999 / 8, 999 / 3);
+}
+
+static void c7_one_bad_row_of_a_request_dies_alone(void **state)
+{
+        (void)state;
+        the_poison_dies_alone(OUTBOX_OWNED);
+}
+
+static void c7_one_bad_row_of_a_transaction_dies_alone(void **state)
+{
+        (void)state;
+        the_poison_dies_alone(OUTBOX_EXACTLY_ONCE);
+}
+
 /* One request is in flight: the rows of the rejected one's key that were in it are all that can
  * overtake it, and they are named. */
 static void c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most(void **state)
@@ -593,6 +623,8 @@ int main(int argc, char **argv)
                 T(c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key),
                 T(c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks),
                 T(c7_what_had_no_report_in_time_is_sent_again_in_order),
+                T(c7_one_bad_row_of_a_request_dies_alone),
+                T(c7_one_bad_row_of_a_transaction_dies_alone),
                 T(c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most),
                 T(c7a_with_order_strict_nothing_overtakes),
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_made),

@@ -69,6 +69,27 @@ def test_o31_poison_at_the_head_dies_alone(outbox, start_relay, kafka, mode):
 
 
 @pytest.mark.parametrize('mode', MODES)
+def test_c7_one_record_that_is_refused_takes_no_other_with_it(outbox, start_relay, kafka, mode):
+    """A compacted topic takes no record without a key: the broker refuses the whole batch that has one, and does
+    not say which."""
+    topic = kafka.new_topic(1, {'cleanup.policy': 'compact'})
+    outbox.sql('''INSERT INTO semel.outbox (topic, key, payload)
+                  SELECT %s, CASE WHEN i NOT IN (77, 350) THEN 'k' || i %% 20 END, convert_to(i::text, 'UTF8')
+                  FROM generate_series(1, 400) i ORDER BY i''', topic)
+    relay = start_relay(mode=mode)
+    wait_until(lambda: outbox.count('PENDING') == 0 and outbox.count('PUBLISHING') == 0)
+    dead = outbox.sql("SELECT convert_from(payload, 'UTF8'), attempts, left(last_error, 14) FROM semel.outbox")
+    assert sorted(dead) == [('350', 1, 'INVALID_RECORD'), ('77', 1, 'INVALID_RECORD')]
+    overtaken = relay.metric('semel_relay_overtaken_rows_total')
+    drained(relay)
+    values = kafka.values(topic)
+    assert len(set(values)) == 398
+    for k in range(20):
+        ours = [int(v) for v in dict.fromkeys(values) if int(v) % 20 == k]
+        assert overtaken or ours == sorted(ours), k
+
+
+@pytest.mark.parametrize('mode', MODES)
 def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start_relay, kafka, mode):
     """The first row of key a goes to a topic that is not there yet."""
     topic, late = kafka.new_topic(1), f'late{os.getpid()}-{mode}'

@@ -171,15 +171,15 @@ static void c4_order_holds_in_random_waves(void **state)
                                         wave_sent(&w, i);
                         } else if (n > 0 && wave_fate(&w, i = (int)rng_below(&rng, (uint32_t)n)) == WAVE_SENT) {
                                 static const enum wave_fate fates[] = {WAVE_DONE, WAVE_DONE,
-                                                                       WAVE_FAILED, WAVE_REFUSED};
-                                (void)wave_report(&w, i, fates[(int)rng_below(&rng, 4)]);
+                                                                       WAVE_FAILED, WAVE_REFUSED, WAVE_AGAIN};
+                                (void)wave_report(&w, i, fates[(int)rng_below(&rng, 5)]);
                         }
                 }
                 /* a DONE row with an elder one of its key that was sent and failed */
                 for (int32_t i = 0; i < n; i++)
                         for (int32_t j = 0; j < i && wave_fate(&w, i) == WAVE_DONE && keys[i].p; j++)
                                 if (keys[j].p && span_eq(keys[i], keys[j]) &&
-                                    (wave_fate(&w, j) == WAVE_FAILED ||
+                                    (wave_fate(&w, j) == WAVE_FAILED || wave_fate(&w, j) == WAVE_AGAIN ||
                                      wave_fate(&w, j) == WAVE_REFUSED)) {
                                         overtaken++;
                                         break;
