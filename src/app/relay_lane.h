@@ -21,6 +21,7 @@ enum {
 struct lane_topic {
         char name[LIMIT_EVENT_TOPIC_BYTES + 1];
         size_t name_n;
+        uint64_t batch;      /* the last one that has rows of it */
         bool exists;
         int64_t bytes_max;   /* of a record batch; 0: not known */
         int64_t looked_us;   /* 0: look again before the next record */
@@ -64,6 +65,7 @@ struct lane {
         struct bus_producer *p;
         struct lane_topic topic[LANE_TOPICS_MAX];
         size_t topic_count;
+        uint64_t batch; /* counts them */
         int64_t batch_size; /* librdkafka's batch.size for the next producer: no larger than a topic takes */
         int64_t used_size;  /* this producer's; INT64_MAX: not ours */
         size_t suspects;    /* rows that were refused together: so many are sent one by one */

@@ -198,32 +198,54 @@ bool lane_broker_ready(struct lane *l)
                 return true;
         if (!lane_producer_open(l))
                 return false;
+        struct lane_topic *last = NULL; /* the one that rows wait for, not one of long ago */
+        for (size_t i = 0; i < l->topic_count; i++)
+                if (!last || l->topic[i].batch > last->batch)
+                        last = &l->topic[i];
         /* Without a topic to ask for, the next batch finds out. */
-        return l->topic_count == 0 || look(l, &l->topic[0]);
+        return !last || look(l, last);
 }
 
 /* -- topics -------------------------------------------------------------------------------------------------- */
 
+/* Room for one more: that of the one which no batch has had for the longest time; NULL: this batch has all. */
+static struct lane_topic *topic_room(struct lane *l)
+{
+        if (l->topic_count < LANE_TOPICS_MAX)
+                return &l->topic[l->topic_count++];
+        struct lane_topic *oldest = &l->topic[0];
+        for (size_t i = 1; i < l->topic_count; i++)
+                if (l->topic[i].batch < oldest->batch)
+                        oldest = &l->topic[i];
+        return oldest->batch < l->batch ? oldest : NULL;
+}
+
 static int16_t topic_find(struct lane *l, struct span name)
 {
         for (size_t i = 0; i < l->topic_count; i++)
-                if (l->topic[i].name_n == name.n && memcmp(l->topic[i].name, name.p, name.n) == 0)
+                if (l->topic[i].name_n == name.n && memcmp(l->topic[i].name, name.p, name.n) == 0) {
+                        l->topic[i].batch = l->batch;
                         return (int16_t)i;
+                }
         if (name.n == 0 || name.n > LIMIT_EVENT_TOPIC_BYTES)
                 return -1;
-        if (l->topic_count == LANE_TOPICS_MAX) /* very many topics: remember the last ones */
+        struct lane_topic *t = topic_room(l);
+        if (!t)
                 return -1;
-        struct lane_topic *t = &l->topic[l->topic_count];
-        *t = (struct lane_topic){.name_n = name.n};
+        *t = (struct lane_topic){.name_n = name.n, .batch = l->batch};
         memcpy(t->name, name.p, name.n);
-        return (int16_t)l->topic_count++;
+        return (int16_t)(t - l->topic);
 }
 
-/* Every topic of the batch, looked at before its first record. */
+/* Every topic of this batch, looked at before its first record.  Not those of earlier batches: a look costs
+ * time where the topic is not there, and may make one that was deleted. */
 static bool look_at_topics(struct lane *l)
 {
         for (size_t i = 0; i < l->topic_count; i++) {
                 struct lane_topic *t = &l->topic[i];
+                if (t->batch != l->batch)
+                        continue;
+                atomic_store(&l->thread.moved_us, clock_boot_us());
                 int64_t age_us = clock_boot_us() - t->looked_us;
                 bool stale = t->looked_us == 0 || age_us > (t->exists ? TOPIC_FRESH_US : MISSING_FRESH_US);
                 if (stale && !look(l, t))
@@ -238,6 +260,7 @@ bool lane_wave_begin(struct lane *l)
         int16_t last = -1;
         int64_t now = clock_boot_us();
         bool many = false;
+        l->batch++;
         for (size_t i = 0; i < l->rows.n; i++) {
                 const struct event *ev = &l->rows.row[i].event;
                 if (last < 0 || l->topic[last].name_n != ev->topic.n ||

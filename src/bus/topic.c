@@ -139,13 +139,15 @@ static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline
                        semel_error *err)
 {
         rd_kafka_resp_err_t e = RD_KAFKA_RESP_ERR_NO_ERROR;
-        for (int i = 0; i < CREATION_TRIES; i++) {
+        /* One that is known to be missing had its time; it is asked about again soon enough. */
+        int tries = t->looked_at_us != 0 && !t->exists ? 1 : CREATION_TRIES;
+        for (int i = 1;; i++) {
                 semel_code rc = ask(p, t, bus_ms(deadline_us - clock_boot_us()), &e, err);
                 if (rc != SEMEL_OK)
                         return rc;
                 bool may_come = e == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
                                 e == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
-                if (!may_come || clock_boot_us() + CREATION_PAUSE_MS * MS > deadline_us)
+                if (!may_come || i == tries || clock_boot_us() + CREATION_PAUSE_MS * MS > deadline_us)
                         break;
                 struct timespec pause = {0, CREATION_PAUSE_MS * 1000000L};
                 (void)nanosleep(&pause, NULL);

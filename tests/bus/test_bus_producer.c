@@ -270,6 +270,34 @@ static void a_batch_of_5000_rows_goes_quickly(void **state)
         bus_producer_close(p);
 }
 
+static int64_t look_at_what_is_missing(struct bus_producer *p, const char *topic)
+{
+        bool exists = true;
+        int64_t max, begun_us = clock_boot_us();
+        assert_ok(bus_topic_look(p, topic, 10 * SECOND, &exists, &max, &err));
+        assert_false(exists);
+        return clock_boot_us() - begun_us;
+}
+
+/* The first look waits for the broker, which may be making it; the next ones ask. */
+static void a_topic_that_stays_missing_is_waited_for_once(void **state)
+{
+        static const struct bus_property never[] = {{"allow.auto.create.topics", "false"}};
+        (void)state;
+        const char *topic = kit_topic("missing");
+        struct bus_producer *p = producer(never, 1);
+        int64_t waits_us = 250 * MS, took_us = look_at_what_is_missing(p, topic);
+        assert_true(took_us >= waits_us);
+        for (int i = 0; i < 20 && took_us >= waits_us; i++) {
+                int64_t again_us = clock_boot_us() + 1100 * MS; /* until then the answer is kept */
+                while (clock_boot_us() < again_us)
+                        (void)poll(NULL, 0, 10);
+                took_us = look_at_what_is_missing(p, topic);
+        }
+        assert_true(took_us < waits_us);
+        bus_producer_close(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -278,6 +306,7 @@ int main(void)
                 cmocka_unit_test(o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_fails_alone),
                 cmocka_unit_test(what_a_record_measures_is_known_to_the_byte),
                 cmocka_unit_test(c7_a_broker_that_stops_answering_reorders_nothing),
+                cmocka_unit_test(a_topic_that_stays_missing_is_waited_for_once),
                 cmocka_unit_test(a_compressed_record_is_measured_by_the_broker_alone),
                 cmocka_unit_test(o36_a_topic_that_is_deleted_and_made_again_is_published_to),
                 cmocka_unit_test(a_batch_of_5000_rows_goes_quickly),

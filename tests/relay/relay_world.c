@@ -54,7 +54,7 @@ void world_settled(struct world_row *row)
 int world_setup(void **state)
 {
         (void)state;
-        world = (struct world){.members = 1, .request_rows = 8, .epoch = {0}};
+        world = (struct world){.members = 1, .request_rows = 8, .topic = "t", .epoch = {0}};
         for (int i = 0; i < EVENT_SLOTS; i++)
                 world.epoch[i] = 1;
         (void)pthread_mutex_init(&world.lock, NULL);
@@ -79,7 +79,8 @@ int64_t world_add_row(const char *key, enum outbox_state state, int32_t attempts
         pthread_mutex_lock(&world.lock);
         assert_true(world.rows < WORLD_ROWS_MAX);
         struct world_row *row = &world.row[world.rows++];
-        *row = (struct world_row){.id = (int64_t)world.rows, .state = state, .attempts = attempts};
+        *row = (struct world_row){.id = (int64_t)world.rows, .state = state, .attempts = attempts,
+                                  .topic = world.topic};
         (void)snprintf(row->key, sizeof row->key, "%s", key ? key : "");
         (void)snprintf(row->payload, sizeof row->payload, "%d", (int)row->id);
         memcpy(row->event_id, &row->id, sizeof row->id);

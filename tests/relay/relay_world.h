@@ -31,6 +31,7 @@ struct world_row {
         int64_t id;
         char key[WORLD_KEY_BYTES]; /* "": none */
         char payload[WORLD_KEY_BYTES]; /* the id */
+        const char *topic;
         int16_t slot;
         int32_t attempts;
         enum outbox_state state;
@@ -77,6 +78,8 @@ struct world {
         size_t at_logged;
         void (*then)(void);
         size_t request_rows;      /* rows of one request: written together, reported together */
+        const char *topic;        /* of the rows that are added; "missing" is not there */
+        size_t looks;             /* for that one */
         int commit_unknown;       /* 1: once, and it was committed; 2: once, and it was not */
         uint8_t marker[EVENT_GROUPS][1 << 16];
         size_t marker_bytes[EVENT_GROUPS];

@@ -38,7 +38,7 @@ static struct outbox_row as_read(const struct world_row *row)
 {
         struct outbox_row out = {.id = row->id, .slot = row->slot, .attempts = row->attempts,
                                  .created_us = 1,
-                                 .event = {.topic = span_str("t"), .key = span_str(row->key),
+                                 .event = {.topic = span_str(row->topic), .key = span_str(row->key),
                                            .key_is_null = !row->key[0], .payload = span_str(row->payload),
                                            .has_id = true, .partition = EVENT_NO_PARTITION}};
         memcpy(out.event.id, row->event_id, EVENT_ID_BYTES);

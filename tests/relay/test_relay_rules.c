@@ -394,6 +394,30 @@ static void c7a_with_order_strict_nothing_overtakes(void **state)
         assert_int_equal(world.logged, 99);
 }
 
+/* -- topics ---------------------------------------------------------------------------------------- */
+
+/* Each look costs the batch time, and may bring a deleted topic back. */
+static void a_topic_that_no_row_names_any_more_is_not_looked_for(void **state)
+{
+        (void)state;
+        struct relay_config *c = world_config(OUTBOX_OWNED);
+        c->attempts_max = 1;
+        c->unknown_topic_us = 0;
+        world.topic = "missing";
+        (void)world_add_row("a", OUTBOX_PENDING, 0);
+        world_start();
+        world_wait(world_all_done, "the row to be DEAD");
+        size_t looks = world.looks;
+        assert_true(looks > 0);
+        world.topic = "t";
+        int64_t end_us = clock_boot_us() + 700 * MS; /* while rows name it, it is looked for each 500 ms */
+        while (clock_boot_us() < end_us) {
+                (void)world_add_row("a", OUTBOX_PENDING, 0);
+                world_wait(world_all_done, "a row of another topic");
+        }
+        assert_int_equal(world.looks, looks);
+}
+
 /* -- C8 -------------------------------------------------------------------------------------------- */
 
 static void each_is_seen_once(size_t rows)
@@ -627,6 +651,7 @@ int main(int argc, char **argv)
                 T(c7_one_bad_row_of_a_transaction_dies_alone),
                 T(c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most),
                 T(c7a_with_order_strict_nothing_overtakes),
+                T(a_topic_that_no_row_names_any_more_is_not_looked_for),
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_made),
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_not_made),
                 T(c8_no_transaction_is_committed_before_the_mark_of_the_last),
