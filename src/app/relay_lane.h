@@ -23,6 +23,7 @@ struct lane_topic {
         size_t name_n;
         uint64_t batch;      /* the last one that has rows of it */
         bool exists;
+        size_t stuck;        /* so many of its partitions cannot be written now */
         int64_t bytes_max;   /* of a record batch; 0: not known */
         int64_t looked_us;   /* 0: look again before the next record */
         int64_t missing_us;  /* since when it is not there; 0: it is, or was never looked for */
@@ -59,6 +60,7 @@ struct lane {
         bool unlocked;         /* single: it had; the batch goes on as one of owned */
         bool slow;             /* so did the last batch */
         bool purge, broken, rejected; /* rejected: a row that was sent was not taken */
+        size_t held;                  /* rows that go where nothing can be written */
         bool refused_together;        /* so that nobody knows which of them was */
 
         /* the broker */

@@ -9,6 +9,7 @@
 #define MARK_DEADLINE_US (10 * SECOND)
 #define BLOCKED_DEADLINE_US (10 * SECOND)
 #define AGAIN_US (100 * MS)
+#define HELD_US (1 * SECOND)    /* then the topic is looked at again */
 #define REFRESH_US (5 * SECOND) /* has an operator decided about DEAD rows that block? */
 
 /* -- keys that wait --------------------------------------------------------------------------------------- */
@@ -78,11 +79,14 @@ static uint64_t chance(struct lane *l)
         return l->chance ? l->chance : (l->chance = 1);
 }
 
-/* A topic that a restarting cluster does not know yet must not kill its rows (O35). */
+/* A topic that a restarting cluster does not know yet must not kill its rows (O35), nor one of which some
+ * partitions cannot be written. */
 static bool may_still_appear(struct lane *l, size_t i, int64_t now_us)
 {
         if (l->topic_of[i] < 0)
                 return false;
+        if (l->topic[l->topic_of[i]].stuck > 0)
+                return true;
         int64_t since_us = l->topic[l->topic_of[i]].missing_us;
         if (since_us == 0)
                 return false;
@@ -126,6 +130,7 @@ static size_t decide(struct lane *l, bool aborted)
                         m->verdict = OUTBOX_BURY;
                         break;
                 case WAVE_UNTRIED:
+                case WAVE_HELD:
                 case WAVE_AGAIN:
                 case WAVE_SENT:
                         m->verdict = OUTBOX_UNTRIED;
@@ -242,6 +247,15 @@ static void block_failed_keys(struct lane *l, size_t n, uint32_t lost)
         }
 }
 
+/* In memory only: nothing was tried. */
+static void block_held_keys(struct lane *l)
+{
+        int64_t due_us = clock_boot_us() + HELD_US;
+        for (size_t i = 0; i < l->rows.n && l->held > 0; i++)
+                if (wave_fate(&l->wave, (int32_t)i) == WAVE_HELD)
+                        (void)blocked_keys_add(&l->blocked, l->rows.row[i].slot, l->key[i], due_us, false);
+}
+
 static void count_marks(struct lane *l, size_t n)
 {
         static const enum relay_outcome outcomes[] = {[OUTBOX_DONE] = RELAY_PUBLISHED,
@@ -278,6 +292,7 @@ bool lane_settle(struct lane *l, bool aborted)
         struct outbox_marked marked = {0};
         bool in_doubt = false;
         size_t n = decide(l, aborted);
+        block_held_keys(l);
         if (n == 0) {
                 l->s->vt->abandon(l->s);
                 return true;

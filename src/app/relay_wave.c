@@ -13,7 +13,7 @@
 
 #define LOOK_TIMEOUT_US (3 * SECOND)
 #define TOPIC_FRESH_US (60 * SECOND)
-#define MISSING_FRESH_US (500 * MS) /* a topic that was not there is looked for again soon */
+#define MISSING_FRESH_US (500 * MS) /* one that is not there, or not all of it, is looked at again soon */
 #define POLL_US (20 * MS)
 #define SILENCE_US (5 * SECOND)     /* no report for so long: not ready, though we wait on */
 enum { SERVE_EACH = 256 };
@@ -173,6 +173,19 @@ void lane_broker_is_back(struct lane *l)
         relay_say(l->r, "lane %d: the broker answers again", l->index);
 }
 
+static void look_at_partitions(struct lane *l, struct lane_topic *t)
+{
+        size_t stuck = bus_topic_stuck(l->p, t->name);
+        if (stuck > 0 && t->stuck == 0)
+                relay_say(l->r, "lane %d: %zu partition%s of topic \"%s\" cannot be written (no leader, or "
+                                "fewer replicas in sync than min.insync.replicas): the keys that go there wait",
+                          l->index, stuck, stuck == 1 ? "" : "s", t->name);
+        else if (stuck == 0 && t->stuck > 0)
+                relay_say(l->r, "lane %d: all partitions of topic \"%s\" can be written again", l->index,
+                          t->name);
+        t->stuck = stuck;
+}
+
 static bool look(struct lane *l, struct lane_topic *t)
 {
         struct semel_error err = {0};
@@ -185,6 +198,7 @@ static bool look(struct lane *l, struct lane_topic *t)
         }
         lane_broker_is_back(l);
         t->looked_us = now;
+        look_at_partitions(l, t);
         if (t->exists)
                 t->missing_us = 0;
         else if (t->missing_us == 0)
@@ -247,7 +261,7 @@ static bool look_at_topics(struct lane *l)
                         continue;
                 atomic_store(&l->thread.moved_us, clock_boot_us());
                 int64_t age_us = clock_boot_us() - t->looked_us;
-                bool stale = t->looked_us == 0 || age_us > (t->exists ? TOPIC_FRESH_US : MISSING_FRESH_US);
+                bool stale = t->looked_us == 0 || age_us > (t->exists && t->stuck == 0 ? TOPIC_FRESH_US : MISSING_FRESH_US);
                 if (stale && !look(l, t))
                         return false;
         }
@@ -281,6 +295,7 @@ bool lane_wave_begin(struct lane *l)
         l->locked_end_us = now + relay_locked_us(r);
         l->slow = l->unlocked;
         l->unlocked = false;
+        l->held = 0;
         if (!lane_producer_open(l) || !look_at_topics(l)) {
                 wave_stop(&l->wave);
                 return false;
@@ -308,6 +323,19 @@ bool lane_owns_all(struct lane *l)
         return true;
 }
 
+/* Its partition cannot be written: it would wait inside Kafka's client, and the whole batch for it.  Its key
+ * is held instead (rule C4); without a key it is tried again later. */
+static void hold(struct lane *l, int32_t i)
+{
+        if (l->key[i].p) {
+                l->held++;
+                wave_hold(&l->wave, i);
+                return;
+        }
+        keep_reason(l, i, "PARTITION_NOT_WRITABLE", "no leader, or fewer replicas in sync than min.insync.replicas");
+        wave_postpone(&l->wave, i);
+}
+
 /* Refuse or postpone what must not be sent.  true: it may be. */
 static bool may_send(struct lane *l, int32_t i)
 {
@@ -330,6 +358,10 @@ static bool may_send(struct lane *l, int32_t i)
                                        bytes, (long long)t->bytes_max);
                         keep_reason(l, i, "MSG_SIZE_TOO_LARGE", why);
                         wave_refuse(&l->wave, i);
+                        return false;
+                }
+                if (t->stuck > 0 && bus_is_stuck(l->p, ev)) {
+                        hold(l, i);
                         return false;
                 }
         } else if (ev->topic.n == 0 || ev->topic.n > LIMIT_EVENT_TOPIC_BYTES) {

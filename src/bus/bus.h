@@ -122,6 +122,13 @@ void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine
 semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t timeout_us,
                           bool *ret_exists, int64_t *ret_bytes_max, semel_error *err);
 
+/* At the last look: how many partitions of the topic have no leader, or fewer replicas in sync than
+ * min.insync.replicas?  What goes to one of them waits inside, without a report and without an end.  Such a
+ * topic is looked at again after a second. */
+size_t bus_topic_stuck(struct bus_producer *p, const char *topic);
+/* Does this message go there?  (One without a key goes to another partition, where there is one.) */
+bool bus_is_stuck(struct bus_producer *p, const struct event *event);
+
 /* The bytes of a record batch of this message alone, to the byte; before compression. */
 size_t bus_record_bytes_max(const struct event *event);
 

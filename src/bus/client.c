@@ -250,7 +250,7 @@ bool bus_cluster_is_mock(const char *cluster_id)
 
 /* -- settings of topics -------------------------------------------------------------------------- */
 
-static void pick_setting(rd_kafka_event_t *ev, const char *name, char *ret, size_t ret_max)
+static void pick_settings(rd_kafka_event_t *ev, struct bus_setting *s, size_t s_n)
 {
         size_t n = 0, entries = 0;
         const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(ev);
@@ -261,17 +261,17 @@ static void pick_setting(rd_kafka_event_t *ev, const char *name, char *ret, size
         const rd_kafka_ConfigEntry_t **e = rd_kafka_ConfigResource_configs(r[0], &entries);
         for (size_t i = 0; i < entries; i++) {
                 const char *value = rd_kafka_ConfigEntry_value(e[i]);
-                if (value && strcmp(rd_kafka_ConfigEntry_name(e[i]), name) == 0)
-                        (void)snprintf(ret, ret_max, "%s", value);
+                for (size_t j = 0; j < s_n && value; j++)
+                        if (strcmp(rd_kafka_ConfigEntry_name(e[i]), s[j].name) == 0)
+                                (void)snprintf(s[j].value, sizeof s[j].value, "%s", value);
         }
 }
 
-bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int timeout_ms,
-                       char *ret, size_t ret_max)
+bool bus_topic_settings(rd_kafka_t *rk, const char *topic, struct bus_setting *s, size_t n,
+                        int timeout_ms)
 {
         char why[128];
         bool answered = false;
-        ret[0] = 0;
         /* The mock cluster does not know the question, and librdkafka would wait all the time for a
          * broker that does. */
         char *cluster = rd_kafka_clusterid(rk, timeout_ms);
@@ -294,7 +294,7 @@ bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int 
                 rd_kafka_resp_err_t e = rd_kafka_event_error(ev);
                 answered = e != RD_KAFKA_RESP_ERR__TIMED_OUT && e != RD_KAFKA_RESP_ERR__TRANSPORT;
                 if (!e)
-                        pick_setting(ev, name, ret, ret_max);
+                        pick_settings(ev, s, n);
                 rd_kafka_event_destroy(ev);
         }
         rd_kafka_ConfigResource_destroy(resource);

@@ -51,10 +51,14 @@ void bus_client_forget_trouble(struct bus_client *client);
 
 void bus_client_release(struct bus_client *client);
 
-/* One setting of a topic, as the broker has it ("" when it cannot be learned: the broker is too old
- * or does not let us see it).  false: no answer in time. */
-bool bus_topic_setting(rd_kafka_t *rk, const char *topic, const char *name, int timeout_ms,
-                       char *ret, size_t ret_max);
+/* Settings of a topic, as the broker has them; a value that cannot be learned stays as it was (the broker is too
+ * old, or does not let us see it).  false: no answer in time. */
+struct bus_setting {
+        const char *name;
+        char value[64];
+};
+bool bus_topic_settings(rd_kafka_t *rk, const char *topic, struct bus_setting *s, size_t n,
+                        int timeout_ms);
 
 /* librdkafka's mock cluster names itself so. */
 bool bus_cluster_is_mock(const char *cluster_id);

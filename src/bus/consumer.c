@@ -413,18 +413,14 @@ int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p)
 semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
                                int64_t *ret_ms, semel_error *err)
 {
-        char value[32];
-        int ms = bus_ms(timeout_us);
-        if (!bus_topic_setting(c->rk, topic, "cleanup.policy", ms, value, sizeof value))
+        struct bus_setting policy_and_time[] = {{"cleanup.policy", ""}, {"retention.ms", ""}};
+        const char *policy = policy_and_time[0].value, *time = policy_and_time[1].value;
+        if (!bus_topic_settings(c->rk, topic, policy_and_time, 2, bus_ms(timeout_us)))
                 return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\"",
                                topic);
-        if (value[0] && !strstr(value, "delete")) {
+        if (policy[0] && !strstr(policy, "delete"))
                 *ret_ms = -1; /* compacted: the last record of each key stays */
-                return SEMEL_OK;
-        }
-        if (!bus_topic_setting(c->rk, topic, "retention.ms", ms, value, sizeof value))
-                return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\"",
-                               topic);
-        *ret_ms = strtoll(value, NULL, 10); /* "" is 0: not known */
+        else
+                *ret_ms = strtoll(time, NULL, 10); /* "" is 0: not known */
         return SEMEL_OK;
 }

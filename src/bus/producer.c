@@ -268,8 +268,7 @@ enum bus_produced bus_produce(struct bus_producer *p, const struct event *event,
         rd_kafka_vu_t vu[6] = {
                 {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = t->rkt},
                 {.vtype = RD_KAFKA_VTYPE_PARTITION,
-                 .u.i32 = event->partition == EVENT_NO_PARTITION ? RD_KAFKA_PARTITION_UA
-                                                                  : event->partition},
+                 .u.i32 = topic_partition(t, event)},
                 {.vtype = RD_KAFKA_VTYPE_VALUE},
                 {.vtype = RD_KAFKA_VTYPE_KEY},
                 {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = opaque},

@@ -18,6 +18,10 @@ struct topic {
         int64_t looked_at_us;   /* 0: never */
         int64_t bytes_max;      /* the broker's limit for a batch; 0: not known */
         bool exists;
+        int32_t partitions, stuck; /* stuck: of these, so many cannot be written */
+        int32_t *in_sync;          /* replicas of each partition; 0: it has no leader */
+        int32_t min_in_sync;       /* min.insync.replicas, at least 1 */
+        int32_t turn;              /* the partition of the last record without a key, while some are stuck */
         size_t name_n;
         char name[];
 };
@@ -39,5 +43,7 @@ struct bus_producer {
 /* NULL: out of memory, or librdkafka does not take the name (err says so). */
 struct topic *topic_get(struct bus_producer *p, struct span name, semel_error *err);
 void topics_free(struct bus_producer *p);
+/* Which partition is asked for; RD_KAFKA_PARTITION_UA: librdkafka's choice. */
+int32_t topic_partition(struct topic *t, const struct event *event);
 
 #endif

@@ -12,8 +12,8 @@
 #include "core/limits.h"
 #include "sys/clock.h"
 
-/* A topic that exists is asked about once a minute, one that does not more often: somebody waits
- * for it. */
+/* A topic that exists is asked about once a minute, one that does not, or has partitions that cannot be
+ * written, more often: somebody waits for it. */
 #define LOOK_EVERY_US (60 * SECOND)
 #define LOOK_AGAIN_US (1 * SECOND)
 
@@ -31,6 +31,7 @@ static size_t bucket_of(struct span name)
 static void topic_free(struct topic *t)
 {
         rd_kafka_topic_destroy(t->rkt);
+        free(t->in_sync);
         free(t);
 }
 
@@ -116,6 +117,19 @@ void topics_free(struct bus_producer *p)
         p->topic_count = 0;
 }
 
+static void note_partitions(struct topic *t, const struct rd_kafka_metadata_topic *md)
+{
+        int32_t *in_sync = md->partition_cnt > 0 ? calloc((size_t)md->partition_cnt, sizeof *in_sync) : NULL;
+        free(t->in_sync);
+        t->in_sync = in_sync;
+        t->partitions = in_sync ? md->partition_cnt : 0;
+        for (int32_t i = 0; i < t->partitions; i++) {
+                const struct rd_kafka_metadata_partition *p = &md->partitions[i];
+                if (p->id >= 0 && p->id < t->partitions && p->leader >= 0)
+                        in_sync[p->id] = p->isr_cnt;
+        }
+}
+
 /* Ask for the metadata once.  In *ret_e what the broker says about the topic. */
 static semel_code ask(struct bus_producer *p, struct topic *t, int ms, rd_kafka_resp_err_t *ret_e,
                       semel_error *err)
@@ -131,8 +145,16 @@ static semel_code ask(struct bus_producer *p, struct topic *t, int ms, rd_kafka_
         }
         bus_client_forget_trouble(&p->client);
         *ret_e = md->topic_cnt == 1 ? md->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        if (*ret_e == RD_KAFKA_RESP_ERR_NO_ERROR)
+                note_partitions(t, &md->topics[0]);
         rd_kafka_metadata_destroy(md);
         return SEMEL_OK;
+}
+
+static bool is_stuck(const struct topic *t, int32_t partition)
+{
+        int32_t least = t->min_in_sync > 1 ? t->min_in_sync : 1;
+        return partition >= 0 && partition < t->partitions && t->in_sync[partition] < least;
 }
 
 static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline_us,
@@ -153,12 +175,15 @@ static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline
                 (void)nanosleep(&pause, NULL);
         }
         t->exists = e == RD_KAFKA_RESP_ERR_NO_ERROR;
-        if (t->exists) {
-                char value[32];
-                if (bus_topic_setting(p->rk, t->name, "max.message.bytes",
-                                      bus_ms(deadline_us - clock_boot_us()), value, sizeof value))
-                        t->bytes_max = strtoll(value, NULL, 10);
+        struct bus_setting s[] = {{"max.message.bytes", ""}, {"min.insync.replicas", ""}};
+        if (t->exists && bus_topic_settings(p->rk, t->name, s, sizeof s / sizeof s[0],
+                                            bus_ms(deadline_us - clock_boot_us()))) {
+                t->bytes_max = strtoll(s[0].value, NULL, 10);
+                t->min_in_sync = (int32_t)strtol(s[1].value, NULL, 10);
         }
+        t->stuck = 0;
+        for (int32_t i = 0; i < t->partitions; i++)
+                t->stuck += is_stuck(t, i);
         t->looked_at_us = clock_boot_us();
         return SEMEL_OK;
 }
@@ -171,7 +196,8 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
                 return err ? err->code : SEMEL_ERR_ARGUMENT;
         int64_t now = clock_boot_us();
         bool fresh = t->looked_at_us != 0 &&
-                     now - t->looked_at_us < (t->exists ? LOOK_EVERY_US : LOOK_AGAIN_US);
+                     now - t->looked_at_us <
+                             (t->exists && t->stuck == 0 ? LOOK_EVERY_US : LOOK_AGAIN_US);
         if (!fresh) {
                 semel_code rc = look(p, t, now + timeout_us, err);
                 if (rc != SEMEL_OK)
@@ -180,4 +206,39 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
         *ret_exists = t->exists;
         *ret_bytes_max = p->compressed ? 0 : t->bytes_max;
         return SEMEL_OK;
+}
+
+/* -- partitions that cannot be written --------------------------------------------------------------- */
+
+size_t bus_topic_stuck(struct bus_producer *p, const char *topic)
+{
+        const struct topic *t = topic_get(p, span_str(topic), NULL);
+        return t ? (size_t)t->stuck : 0;
+}
+
+bool bus_is_stuck(struct bus_producer *p, const struct event *event)
+{
+        const struct topic *t = topic_get(p, event->topic, NULL);
+        if (!t || t->stuck == 0)
+                return false;
+        if (event->partition != EVENT_NO_PARTITION)
+                return is_stuck(t, event->partition);
+        if (event->key_is_null)
+                return t->stuck == t->partitions;
+        const void *key = event->key.n > 0 ? (const void *)event->key.p : "";
+        return is_stuck(t, rd_kafka_msg_partitioner_murmur2(t->rkt, key, event->key.n, t->partitions,
+                                                            NULL, NULL));
+}
+
+/* A record without a key may go anywhere, so it goes where it is taken. */
+int32_t topic_partition(struct topic *t, const struct event *event)
+{
+        if (event->partition != EVENT_NO_PARTITION)
+                return event->partition;
+        for (int32_t i = 0; i < t->partitions && t->stuck > 0 && event->key_is_null; i++) {
+                t->turn = (t->turn + 1) % t->partitions;
+                if (!is_stuck(t, t->turn))
+                        return t->turn;
+        }
+        return RD_KAFKA_PARTITION_UA;
 }

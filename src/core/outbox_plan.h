@@ -105,6 +105,7 @@ enum wave_fate {
         WAVE_DONE,
         WAVE_FAILED, /* the same message may succeed later */
         WAVE_REFUSED, /* it never will: too large, rejected by the broker */
+        WAVE_HELD,    /* not sent: where it goes nothing is taken now; nothing is counted, its key waits */
         WAVE_AGAIN,   /* not written, because of another row perhaps: nothing is counted, it is read again */
 };
 
@@ -151,6 +152,7 @@ static inline bool wave_may_send(const struct wave *w, int32_t i)
 void wave_refuse(struct wave *w, int32_t i);
 /* Not sent, for now: an unknown topic. */
 void wave_postpone(struct wave *w, int32_t i);
+void wave_hold(struct wave *w, int32_t i);
 /* fate: DONE, FAILED, REFUSED, AGAIN, or UNTRIED for what was thrown away. */
 enum wave_advice wave_report(struct wave *w, int32_t i, enum wave_fate fate);
 /* Hand out nothing more. */

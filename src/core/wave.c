@@ -114,6 +114,12 @@ void wave_postpone(struct wave *w, int32_t i)
         w->row[w->row[i].first].key_failed = true;
 }
 
+void wave_hold(struct wave *w, int32_t i)
+{
+        wave_postpone(w, i);
+        w->row[i].fate = WAVE_HELD;
+}
+
 static void count_overtaken(struct wave *w, int32_t elder, int32_t by)
 {
         if (w->overtaken++ == 0) {

@@ -73,6 +73,8 @@ struct world {
         int64_t reject_id;        /* the broker says no to this row; 0: to none */
         int64_t poison_id;        /* the broker says no to each request that has this row, and not why */
         size_t requests;
+        const char *stuck_key;    /* what goes where this key goes is not written, and not reported */
+        bool stuck_is_known;      /* a look says so */
         int64_t fail_id;          /* once: as if the broker had been away */
         /* Once so many rows are in the log, at that very moment and with the lock held: then(). */
         size_t at_logged;

@@ -179,6 +179,19 @@ static void report(struct bus_producer *p, const struct sent *s, enum bus_report
         p->on_report(p->arg, &out);
 }
 
+/* What cannot be written stays in the queue; what is behind it goes. */
+static bool has_sendable(struct bus_producer *p)
+{
+        for (size_t i = p->tail - p->head; i > 0; i--) {
+                const struct sent s = p->queue[p->head % WORLD_ROWS_MAX];
+                if (!world.stuck_key || s.id == 0 || strcmp(world_find(s.id)->key, world.stuck_key) != 0)
+                        return true;
+                p->head++;
+                p->queue[p->tail++ % WORLD_ROWS_MAX] = s;
+        }
+        return false;
+}
+
 size_t bus_producer_unreported(const struct bus_producer *p)
 {
         return p->tail - p->head;
@@ -199,7 +212,7 @@ size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us)
         bool stalled = world.stalled;
         size_t rows = p->one_by_one ? 1 : world.request_rows;
         bool poisoned = is_poisoned(p, rows);
-        while (!stalled && p->head < p->tail && n < rows && n < 64) {
+        while (!stalled && n < rows && n < 64 && has_sendable(p)) {
                 done[n] = p->queue[p->head++ % WORLD_ROWS_MAX];
                 kind[n] = poisoned ? BUS_REJECTED : arrive(p, &done[n]);
                 n++;
@@ -255,6 +268,25 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
         world.looks += !*ret_exists;
         pthread_mutex_unlock(&world.lock);
         return SEMEL_OK;
+}
+
+size_t bus_topic_stuck(struct bus_producer *p, const char *topic)
+{
+        (void)p;
+        (void)topic;
+        pthread_mutex_lock(&world.lock);
+        size_t n = world.stuck_key && world.stuck_is_known;
+        pthread_mutex_unlock(&world.lock);
+        return n;
+}
+
+bool bus_is_stuck(struct bus_producer *p, const struct event *event)
+{
+        (void)p;
+        pthread_mutex_lock(&world.lock);
+        bool yes = world.stuck_key && world.stuck_is_known && span_eq(event->key, span_str(world.stuck_key));
+        pthread_mutex_unlock(&world.lock);
+        return yes;
 }
 
 size_t bus_record_bytes_max(const struct event *event)

@@ -2,6 +2,8 @@
  *
  * relay_rules: the real relay in a world of its own (relay_world.h), where what takes luck elsewhere
  * happens at a chosen moment.  The world itself watches C1, C2 and C7a in every test.
+ *
+ * why this file is long: each rule in turn, over one world and one set of small steps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +300,68 @@ static void c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks(void **state)
         world_wait(others_have_gone, "the other keys");
         world_stop();
         assert_int_equal(world.row[younger - 1].written, 0);
+}
+
+static bool all_but_the_stuck_key_have_gone(void)
+{
+        bool all = true;
+        lock();
+        for (size_t i = 0; i < world.rows && all; i++)
+                all = world.row[i].gone || strcmp(world.row[i].key, world.stuck_key) == 0;
+        unlock();
+        return all;
+}
+
+static bool the_stuck_key_is_under_way(void)
+{
+        lock();
+        bool yes = world.row[3].handed;
+        unlock();
+        return yes;
+}
+
+/* One partition cannot be written.  The first batches wait for it, as nobody knows; then its key is held, and
+ * no batch waits again; nothing is counted, and all of it goes in order when the partition is back. */
+static void the_others_flow(enum outbox_mode mode)
+{
+        world_config(mode)->batch_timeout_us = 1 * SECOND;
+        world.stuck_key = "k3";
+        (void)world_add(600, 12);
+        world_start();
+        world_wait(the_stuck_key_is_under_way, "a row that goes nowhere");
+        lock();
+        world.stuck_is_known = true;
+        unlock();
+        world_wait(all_but_the_stuck_key_have_gone, "the other keys");
+        assert_true(world_said("did not answer in time"));
+        lock();
+        int producers = world.producers;
+        unlock();
+        for (int i = 0; i < 5; i++) { /* batches of the same lane, with rows of both kinds */
+                (void)world_add(48, 12);
+                world_wait(all_but_the_stuck_key_have_gone, "the other keys, again");
+        }
+        lock();
+        assert_in_range(world.producers, producers, producers + 2); /* one may have been on its way */
+        for (size_t i = 0; i < world.rows; i++)
+                assert_int_equal(world.row[i].attempts, 0);
+        world.stuck_key = NULL;
+        unlock();
+        world_wait(world_all_done, "the key that waited");
+        assert_int_equal(world_duplicates(), 0);
+        assert_int_equal(world.logged, world.rows);
+}
+
+static void c4_a_partition_that_cannot_be_written_holds_its_own_keys_only(void **state)
+{
+        (void)state;
+        the_others_flow(OUTBOX_OWNED);
+}
+
+static void c4_and_so_in_transactions(void **state)
+{
+        (void)state;
+        the_others_flow(OUTBOX_EXACTLY_ONCE);
 }
 
 static bool another_producer(void)
@@ -646,6 +710,8 @@ int main(int argc, char **argv)
                 T(o55_exactly_once_sends_nothing_again_after_a_mark_without_an_answer),
                 T(c4_a_row_that_failed_is_sent_before_the_younger_ones_of_its_key),
                 T(c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks),
+                T(c4_a_partition_that_cannot_be_written_holds_its_own_keys_only),
+                T(c4_and_so_in_transactions),
                 T(c7_what_had_no_report_in_time_is_sent_again_in_order),
                 T(c7_one_bad_row_of_a_request_dies_alone),
                 T(c7_one_bad_row_of_a_transaction_dies_alone),

@@ -109,6 +109,28 @@ def test_c4_a_key_waits_behind_its_failed_row_and_others_flow(outbox, start_rela
     assert [v for v in kafka.values(topic) if v != b'free'] == [b'1', b'2', b'3']
 
 
+@pytest.mark.parametrize('mode', MODES)
+def test_c4_a_partition_that_cannot_be_written_holds_its_own_keys_only(outbox, start_relay, kafka, mode):
+    """It wants two replicas in sync, and there is one broker; a batch may wait 30 s for its reports."""
+    stuck, good = kafka.new_topic(1, {'min.insync.replicas': '2'}), kafka.new_topic(2)
+    outbox.add(stuck, [(f's{i % 20}', b'%d' % i) for i in range(200)] + [(None, b'free')])
+    outbox.add(good, [(f'g{i % 20}', b'%d' % i) for i in range(200)])
+    relay = start_relay(mode=mode, attempts_max=2, retry_min='20ms', retry_max='100ms')
+    wait_until(lambda: outbox.count() == 201, 25, 'the other keys flow')
+    wait_until(lambda: relay.rows('retried') >= 3, 25, 'without a key it is tried again, and not given up')
+    assert outbox.sql('SELECT DISTINCT status, key IS NULL, attempts > 0 FROM semel.outbox ORDER BY 2') == [
+        ('PENDING', False, False), ('PENDING', True, True)]
+    kafka.set_topic(stuck, {'min.insync.replicas': '1'})
+    outbox.wait_empty()
+    assert relay.metric('semel_relay_producer_resets_total') == 0
+    drained(relay)
+    values = kafka.values(stuck)
+    assert len(values) == 201
+    values.remove(b'free')
+    for k in range(20):
+        assert [int(v) for v in values if int(v) % 20 == k] == list(range(k, 200, 20))
+
+
 @pytest.mark.parametrize('on_dead', ['skip', 'block'])
 def test_a_dead_row_lets_its_key_go_or_blocks_it(outbox, start_relay, kafka, semel, pg_store_url, on_dead):
     topic = kafka.new_topic(1, {'max.message.bytes': '2000'})

@@ -73,6 +73,11 @@ class Client:
         """A topic that no other test has; returns its name."""
         return self.create_topic(f't{os.getpid()}-{next(self._names)}', partitions, config)
 
+    def set_topic(self, topic, config):
+        a = admin.AdminClient(quiet(self.bootstrap))
+        for future in a.alter_configs([admin.ConfigResource('topic', topic, set_config=config)]).values():
+            future.result(20)
+
     def consume_all(self, topic, isolation='read_committed', timeout=30.0):
         return consume_all(self.bootstrap, topic, isolation, timeout)
 
