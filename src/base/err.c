@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* One row per code: its public name and what a caller may do about it. */
 static const struct {
         semel_code code;
@@ -66,6 +68,20 @@ void err_clear(semel_error *err)
         err->sqlstate[0] = err->first_operation[0] = err->text[0] = 0;
 }
 
+/* What was cut ends behind a whole character: it goes into logs, JSON and databases. */
+static void end_at_character(semel_error *err)
+{
+        char *text = err->text;
+        size_t n = strlen(text), at = n;
+        if (n + 1 < sizeof err->text)
+                return;
+        while (at > 0 && n - at < 3 && ((uint8_t)text[at - 1] & 0xc0) == 0x80)
+                at--;
+        if (at > 0 && (uint8_t)text[at - 1] >= 0xc0 &&
+            utf8_char(span_of(text + at - 1, n - (at - 1))) == 0)
+                text[at - 1] = '\0';
+}
+
 __attribute__((format(printf, 3, 0)))
 static void set_text(semel_error *err, semel_code code, const char *fmt, va_list ap)
 {
@@ -73,6 +89,7 @@ static void set_text(semel_error *err, semel_code code, const char *fmt, va_list
         err->code = code;
         err->class = err_class_of(code);
         (void)vsnprintf(err->text, sizeof err->text, fmt, ap);
+        end_at_character(err);
 }
 
 semel_code err_set(semel_error *err, semel_code code, const char *fmt, ...)
@@ -97,6 +114,7 @@ semel_code err_set_errno(semel_error *err, semel_code code, int sys_errno, const
                 size_t n = strlen(err->text);
                 const char *why = strerrordesc_np(sys_errno);
                 (void)snprintf(err->text + n, sizeof err->text - n, ": %s", why ? why : "?");
+                end_at_character(err);
         }
         return code;
 }

@@ -4,6 +4,8 @@
  */
 #include "base/utf8.h"
 
+#include <string.h>
+
 size_t utf8_char(struct span s)
 {
         uint8_t c = s.p[0], low = 0x80, high = 0xbf;
@@ -27,6 +29,25 @@ size_t utf8_char(struct span s)
                 if (s.p[i] < 0x80 || s.p[i] > 0xbf)
                         return 0;
         return n;
+}
+
+size_t utf8_copy(char *out, size_t max, struct span s)
+{
+        size_t at = 0;
+        while (s.n > 0) {
+                size_t n = s.p[0] ? utf8_char(s) : 0;
+                if (at + (n ? n : 1) >= max)
+                        break;
+                if (n)
+                        memcpy(out + at, s.p, n);
+                else
+                        out[at] = '?';
+                n = n ? n : 1;
+                at += n;
+                s = span_of(s.p + n, s.n - n);
+        }
+        out[at] = '\0';
+        return at;
 }
 
 bool utf8_valid(struct span s)

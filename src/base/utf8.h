@@ -13,4 +13,8 @@ size_t utf8_char(struct span s);
 /* All of it. */
 bool utf8_valid(struct span s);
 
+/* Copy what fits into out[max] (max > 0) as text that a database takes, with its NUL: it ends behind a whole
+ * character, and a byte that is none becomes '?'.  Returns its length. */
+size_t utf8_copy(char *out, size_t max, struct span s);
+
 #endif

@@ -248,7 +248,9 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                 bury(w, p, &w->events[0],
                      p->plan.attempts < p->plan.attempts_max ? p->plan.attempts
                                                              : p->plan.attempts_max,
-                     p->reason[0] ? p->reason : "no try of it came to an end", d);
+                     p->plan.attempts <= p->plan.attempts_max && p->reason[0]
+                             ? p->reason
+                             : "no try of it came to an end", d);
                 return;
         case INBOX_TRY:
         case INBOX_BATCH:
@@ -271,7 +273,8 @@ static void settle(struct worker *w, struct part *p, struct inbox_step step, con
                         step.n = d->n;
                 wait_us = inbox_plan_done(&p->plan, step, d->outcome, d->at);
         }
-        if (d->reason[0])
+        /* A letter says why its event failed, not why it was late. */
+        if (d->reason[0] && (step.action != INBOX_BURY || !p->reason[0]))
                 (void)snprintf(p->reason, sizeof p->reason, "%s", d->reason);
         p->not_before_us = wait_us ? now_us + wait_us : 0;
         if (d->n > 0) {

@@ -102,6 +102,10 @@ struct inbox_count {
 semel_code inbox_dead_headers(const struct inbox_event *event, const char *reason, struct buf *out,
                               semel_error *err);
 
+/* For drivers: may the event's key be that of its copy?  The outbox takes text, and not any length; the copy
+ * of an event with another key has none, and the letter keeps it. */
+bool inbox_key_fits_outbox(const struct inbox_event *event);
+
 /* For drivers: what a failed call returns; err may be NULL. */
 static inline semel_code inbox_code_of(const semel_error *err)
 {

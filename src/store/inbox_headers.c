@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inbox_headers: the headers of a dead event's copy.  Apart from inbox.c, which is in libsemel: that
+ * inbox_headers: the headers and the key of a dead event's copy.  Apart from inbox.c, which is in libsemel: that
  * needs no JSON.
  */
 #include "store/inbox.h"
@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/inbox_plan.h"
 #include "json/event_headers.h"
+
+bool inbox_key_fits_outbox(const struct inbox_event *event)
+{
+        return !event->key_is_null && event->key.n <= LIMIT_EVENT_KEY_BYTES &&
+               inbox_is_text(event->key.p, event->key.n);
+}
 
 semel_code inbox_dead_headers(const struct inbox_event *event, const char *reason, struct buf *out,
                               semel_error *err)

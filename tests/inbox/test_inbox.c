@@ -262,6 +262,62 @@ static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **
                          SEMEL_ERR_NOT_FOUND);
 }
 
+static int fail_with_bytes(void *arg, void *conn, const struct inbox_event *event, semel_error *why)
+{
+        (void)arg;
+        (void)conn;
+        (void)event;
+        return err_set(why, SEMEL_ERR_REFUSED, "caf\xe9 \xd0"), -1;
+}
+
+/* Words of another character set, cut in the middle of a character. */
+static void d3_any_reason_makes_a_letter(void **state)
+{
+        (void)state;
+        const struct inbox_handler handler = {.fn = fail_with_bytes};
+        struct inbox_result ret;
+        bool flag = false;
+        int64_t rows = 0;
+        make_events("x");
+        ses->vt->bury(ses, events, 3, "na\xc3\xafve caf\xe9 \xd0", "dead.topic", soon(), &flag, &ret);
+        assert_int_equal(ret.end, INBOX_DONE);
+        assert_true(flag);
+        assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND "
+                             "reason = 'na\xc3\xafve caf? ?'", consumer), 1);
+        assert_int_equal(ses->vt->decide(ses, span_str(consumer), 0, INBOX_RETRY, "me", "", soon(), &rows,
+                                         NULL), SEMEL_OK);
+        ses->vt->retry_one(ses, span_str(consumer), 0, &handler, soon(), &flag, &ret);
+        assert_int_equal(ret.end, INBOX_FAILED);
+        assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND state = 0 "
+                             "AND reason = 'caf? ?'", consumer), 1);
+        (void)ask("DELETE FROM semel.outbox");
+}
+
+/* The letter has its key; the copy in the dead-letter topic, which goes through the outbox, has none. */
+static void d3_any_key_makes_a_letter(void **state)
+{
+        (void)state;
+        static char key[LIMIT_EVENT_KEY_BYTES + 1];
+        struct inbox_result ret;
+        bool buried = false;
+        memset(key, 'k', sizeof key);
+        make_events("x");
+        events[0].key = span_of(key, sizeof key);
+        events[1].key = span_of(key, sizeof key - 1);
+        events[2].key = span_str("\xff");
+        for (int i = 0; i < 3; i++) {
+                ses->vt->bury(ses, &events[i], 3, "because", "dead.topic", soon(), &buried, &ret);
+                assert_int_equal(ret.end, INBOX_DONE);
+                assert_true(buried);
+        }
+        assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND "
+                             "length(key) = %d", consumer, LIMIT_EVENT_KEY_BYTES + 1), 1);
+        assert_int_equal(ask("SELECT count(*) FROM semel.outbox WHERE key IS NULL"), 2);
+        assert_int_equal(ask("SELECT count(*) FROM semel.outbox WHERE length(key) = %d",
+                             LIMIT_EVENT_KEY_BYTES), 1);
+        (void)ask("DELETE FROM semel.outbox");
+}
+
 static void an_event_without_an_id_is_one_letter(void **state)
 {
         (void)state;
@@ -558,6 +614,8 @@ int main(int argc, char **argv)
                 T(d3_the_failing_event_is_named_and_nothing_is_written),
                 T(d3_tries_are_counted_and_forgotten),
                 T(d3_a_dead_event_is_recorded_with_its_letter_and_retried_once),
+                T(d3_any_reason_makes_a_letter),
+                T(d3_any_key_makes_a_letter),
                 T(an_event_without_an_id_is_one_letter),
                 T(seen_tells_what_is_recorded),
                 T(o70_old_events_are_forgotten_in_batches),

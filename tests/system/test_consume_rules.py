@@ -16,6 +16,34 @@ def world(procs, build, kafka, pg, pg_db, pg_store_url):
     return World(procs, build, kafka, pg, pg_db, pg_store_url)
 
 
+def test_d3_o79_reasons_and_keys_of_any_bytes_do_not_hold_their_partition(world):
+    """What the handler says is longer than what is kept of it, and one of both is cut in a character."""
+    topic = world.kafka.new_topic()
+    world.pg.psql(world.db, "INSERT INTO mood VALUES ('strict')")
+    world.kafka.produce(topic, [event(i, f'poison {"x" * i}{"ж" * 900}', key='k' * 5000) for i in range(2)] +
+                        [event(2)])
+    p = world.start(topic, '--attempts-max', '1', '--dead-topic', 'orders.dead')
+    world.wait_effects(1)
+    assert world.dead() == 2
+    assert world.value("SELECT count(*) FROM semel.dead_letter WHERE reason LIKE '%poison x%ж'") == 1
+    assert world.value('SELECT count(*) FROM semel.outbox WHERE key IS NULL') == 2
+    assert p.terminate() == 0
+
+
+def test_d3_a_letter_says_why_its_event_failed_and_not_why_it_was_late(world):
+    topic = world.kafka.new_topic()
+    world.pg.psql(world.db, "INSERT INTO mood VALUES ('strict')")
+    with world.pg.connect(world.db) as blocker:
+        blocker.cursor().execute('LOCK TABLE semel.dead_letter IN ACCESS EXCLUSIVE MODE')
+        world.kafka.produce(topic, [event(1, 'poison')])
+        p = world.start(topic, '--attempts-max', '1')
+        wait_until(lambda: world.metric(p, 'semel_consume_transient_total') > 0, 40)
+        blocker.rollback()
+    wait_until(lambda: world.dead() == 1, 20)
+    assert 'I do not like poison' in world.value('SELECT reason FROM semel.dead_letter')
+    assert p.terminate() == 0
+
+
 def test_d4_what_runs_is_finished_and_its_offset_told_before_a_partition_goes(world):
     """Then the new owner does not even see it."""
     topic = world.kafka.new_topic(2)

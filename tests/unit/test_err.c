@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 
 static void every_code_has_its_class(void **state)
 {
@@ -91,6 +92,38 @@ static void a_long_text_is_cut_and_ends(void **state)
         assert_int_equal(err.sys_errno, EIO);
 }
 
+/* Characters of 1 to 4 bytes, behind 0 to 3 others. */
+static void a_long_text_ends_behind_a_whole_character(void **state)
+{
+        (void)state;
+        static const char *const chars[] = {"a", "\xd0\xb6", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+        for (size_t size = 1; size <= 4; size++) {
+                char text[4 * ERR_TEXT_BYTES_MAX + 1] = "";
+                for (size_t i = 0; i < ERR_TEXT_BYTES_MAX; i++)
+                        memcpy(text + i * size, chars[size - 1], size);
+                for (int before = 0; before < 4; before++) {
+                        semel_error err, as_errno;
+                        (void)err_set(&err, SEMEL_ERR_URL, "%.*s%s", before, "xyz", text);
+                        (void)err_set_errno(&as_errno, SEMEL_ERR_URL, EIO, "%.*s%s", before, "xyz", text);
+                        assert_true(utf8_valid(span_str(err.text)));
+                        assert_true(strlen(err.text) > ERR_TEXT_BYTES_MAX - 1 - size);
+                        assert_true(utf8_valid(span_str(as_errno.text)));
+                }
+        }
+}
+
+static void any_bytes_become_text(void **state)
+{
+        (void)state;
+        char out[8];
+        assert_int_equal(utf8_copy(out, sizeof out, span_of("a\0b\xff\xd0\xb6\xd0", 7)), 7);
+        assert_string_equal(out, "a?b?\xd0\xb6?");
+        assert_int_equal(utf8_copy(out, sizeof out, span_str("123456\xd0\xb6")), 6);
+        assert_string_equal(out, "123456");
+        assert_int_equal(utf8_copy(out, 1, span_str("x")), 0);
+        assert_string_equal(out, "");
+}
+
 static void copies(void **state)
 {
         (void)state;
@@ -120,6 +153,8 @@ int main(void)
                 cmocka_unit_test(set_replaces_everything),
                 cmocka_unit_test(errno_is_kept_and_explained),
                 cmocka_unit_test(a_long_text_is_cut_and_ends),
+                cmocka_unit_test(a_long_text_ends_behind_a_whole_character),
+                cmocka_unit_test(any_bytes_become_text),
                 cmocka_unit_test(copies),
                 cmocka_unit_test(null_is_fine),
         };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/inbox_plan.h"
+#include "base/utf8.h"
 #include "sql_postgres.h"
 #include "store/postgres/pg_error.h"
 #include "store/postgres/pg_inbox.h"
@@ -44,7 +44,7 @@ static bool send_to_topic(struct pg_inbox *in, const struct inbox_event *e, cons
                 return false;
         pg_params_clear(p, 4);
         pg_params_text(p, 0, span_str(topic));
-        pg_params_maybe(p, 1, PG_TEXT, e->key, e->key_is_null || !inbox_is_text(e->key.p, e->key.n));
+        pg_params_maybe(p, 1, PG_TEXT, e->key, !inbox_key_fits_outbox(e));
         pg_params_maybe(p, 2, PG_BYTEA, e->payload, e->payload_is_null);
         pg_params_text(p, 3, buf_span(&in->jsonb));
         return pg_inbox_send(in, sql_postgres_inbox_publish, true);
@@ -86,7 +86,10 @@ void pg_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int
 {
         struct pg_inbox *in = pg_inbox_of(s);
         PGresult *res = NULL;
+        char text[LIMIT_INBOX_REASON_BYTES];
         bool is_new = true, has_id = event->id.n > 0;
+        (void)utf8_copy(text, sizeof text, span_str(reason));
+        reason = text;
         if (!begin(in, deadline_us, ret))
                 return;
         bool sent = pg_inbox_send_begin(in, NULL) &&
@@ -142,9 +145,11 @@ static void letter_back(struct pg_inbox *in, int64_t id, const semel_error *why,
                         int64_t deadline_us)
 {
         semel_error ignored = {0};
+        char text[LIMIT_INBOX_REASON_BYTES];
+        size_t n = utf8_copy(text, sizeof text, span_str(why->text));
         pg_params_clear(&in->params, 2);
         pg_params_number(&in->params, 0, PG_INT8, id);
-        pg_params_text(&in->params, 1, span_str(why->text));
+        pg_params_text(&in->params, 1, span_of(text, n));
         PQclear(pg_inbox_ask(in, sql_postgres_inbox_letter_back, deadline_us, &ignored));
 }
 

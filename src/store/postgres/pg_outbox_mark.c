@@ -36,18 +36,6 @@ static void mark_begin(struct params *p, int n, const struct outbox_slot *slots,
                        span_str(mode == OUTBOX_TWO_PHASE ? "PUBLISHING" : "PENDING"));
 }
 
-/* One line that the column takes, whatever a broker said. */
-static struct span reason_of(const char *reason)
-{
-        struct span s = span_str(reason ? reason : "no reason was given");
-        if (s.n > LIMIT_REASON_BYTES) {
-                s.n = LIMIT_REASON_BYTES;
-                while (s.n > 0 && (s.p[s.n] & 0xc0) == 0x80)
-                        s.n--;
-        }
-        return utf8_valid(s) ? s : span_str("the reason is no UTF-8");
-}
-
 static void mark_begin_update(struct params *p, const struct outbox_slot *slots, size_t slot_count,
                               enum outbox_mode mode)
 {
@@ -57,6 +45,14 @@ static void mark_begin_update(struct params *p, const struct outbox_slot *slots,
         pg_params_array(p, 6, PG_INT2);
         pg_params_array(p, 7, PG_INT8);
         pg_params_array(p, 8, PG_TEXT);
+}
+
+/* Text that the column takes, whatever a broker said. */
+static void add_reason(struct params *p, const char *reason)
+{
+        char text[LIMIT_REASON_BYTES + 1];
+        size_t n = utf8_copy(text, sizeof text, span_str(reason ? reason : "no reason was given"));
+        pg_params_bytea(p, 8, span_of(text, n));
 }
 
 static void mark_add_update(struct params *p, const struct outbox_mark *mark)
@@ -73,7 +69,7 @@ static void mark_add_update(struct params *p, const struct outbox_mark *mark)
         pg_params_int(p, 6, what[mark->verdict]);
         pg_params_int(p, 7, mark->retry_after_us);
         if (mark->verdict == OUTBOX_RETRY || mark->verdict == OUTBOX_BURY)
-                pg_params_bytea(p, 8, reason_of(mark->reason));
+                add_reason(p, mark->reason);
         else
                 pg_params_null(p, 8);
 }

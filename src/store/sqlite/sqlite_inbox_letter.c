@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "core/event.h"
 #include "core/inbox_plan.h"
 #include "json/event_headers.h"
@@ -64,7 +65,7 @@ static void to_topic(struct sqlite_inbox *in, const struct inbox_event *event, c
         const struct event dead = {
                 .topic = span_str(topic),
                 .key = event->key,
-                .key_is_null = event->key_is_null || !inbox_is_text(event->key.p, event->key.n),
+                .key_is_null = !inbox_key_fits_outbox(event),
                 .payload = event->payload,
                 .payload_is_null = event->payload_is_null,
                 .partition = EVENT_NO_PARTITION,
@@ -84,8 +85,11 @@ void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event,
                        bool *ret_buried, struct inbox_result *ret)
 {
         struct sqlite_inbox *in = sqlite_inbox_of(s);
+        char text[LIMIT_INBOX_REASON_BYTES];
         bool is_new = true;
         int rc = SQLITE_OK;
+        (void)utf8_copy(text, sizeof text, span_str(reason));
+        reason = text;
         if (!sqlite_inbox_begin(in, deadline_us, ret))
                 return;
         if (event->id.n)
@@ -191,8 +195,10 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
         if (found && ret->end == INBOX_FAILED && sqlite_inbox_begin(in, deadline_us, &back)) {
                 stmt = sqlite_inbox_stmt(in, INBOX_SQL_BACK);
                 if (stmt) {
+                        char why[LIMIT_INBOX_REASON_BYTES];
+                        size_t n = utf8_copy(why, sizeof why, span_str(ret->err.text));
                         (void)sqlite3_bind_int64(stmt, 1, l.id);
-                        bind_text(stmt, 2, span_str(ret->err.text));
+                        bind_text(stmt, 2, span_of(why, n));
                         (void)sqlite_inbox_run(in, stmt);
                 }
                 sqlite_inbox_end(in, &back);
