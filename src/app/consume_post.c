@@ -11,6 +11,7 @@
 
 #include "app/consume.h"
 #include "base/err.h"
+#include "core/http_header.h"
 #include "sys/clock.h"
 #include "sys/sha256.h"
 
@@ -69,6 +70,26 @@ static semel_code fill(semel_call *call, const struct inbox_event *e, int64_t de
         return code;
 }
 
+/* The handler's own word; whoever stands in front of it does not say it. */
+static bool said_executed(const semel_reply *reply)
+{
+        const char *name, *value;
+        size_t name_n, value_n;
+        for (size_t i = 0; semel_reply_header(reply, i, &name, &name_n, &value, &value_n); i++)
+                if (header_name_eq(span_of(name, name_n), span_str("Idempotency-Outcome")) &&
+                    header_name_eq(span_of(value, value_n), span_str("executed")))
+                        return true;
+        return false;
+}
+
+/* A redirect is what `semel call` lets its caller judge, and what a proxy sends to its login page: no
+ * handler has seen the event, and no event is refused with it. */
+static bool is_redirect(const semel_reply *reply)
+{
+        int status = semel_reply_status(reply);
+        return status >= 300 && status < 400 && !said_executed(reply);
+}
+
 enum consume_posted consume_post(void *arg, const struct inbox_event *event, int64_t deadline_us,
                                  semel_error *why)
 {
@@ -80,7 +101,14 @@ enum consume_posted consume_post(void *arg, const struct inbox_event *event, int
         semel_reply *reply = semel_reply_new();
         if (!call || !reply || fill(call, event, deadline_us, why) != SEMEL_OK)
                 goto out;
-        switch (semel_call_run(call, reply, why)) {
+        semel_call_result result = semel_call_run(call, reply, why);
+        if (is_redirect(reply)) {
+                (void)err_set(why, SEMEL_ERR_PEER_DOWN,
+                              "the handler answered %d, a redirect, which is not followed: --post the "
+                              "address that it is at", semel_reply_status(reply));
+                goto out;
+        }
+        switch (result) {
         case SEMEL_CALL_DONE:
                 said = CONSUME_POSTED_DONE;
                 break;

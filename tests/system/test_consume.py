@@ -443,7 +443,7 @@ def test_d5_a_retention_shorter_than_the_topics_is_said(world):
 class Endpoint(http.server.ThreadingHTTPServer):
     """Answers by what the body says; keeps (key, body) of each request."""
     def __init__(self):
-        self.seen, self.broken = [], True
+        self.seen, self.broken, self.answer = [], True, None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -451,8 +451,10 @@ class Endpoint(http.server.ThreadingHTTPServer):
                 body = self.rfile.read(int(self.headers['Content-Length'])).decode()
                 outer.seen.append((self.headers['Idempotency-Key'], body))
                 status = 422 if body == 'refuse' else 503 if outer.broken else 200
+                status, headers = outer.answer or (status, {})
                 self.send_response(status)
-                self.send_header('Content-Length', '0')
+                for header in {'Content-Length': '0', **headers}.items():
+                    self.send_header(*header)
                 self.end_headers()
 
             def log_message(self, *_):
@@ -474,6 +476,26 @@ def test_post_sends_one_key_until_there_is_an_answer(world):
     world.wait_committed(topic, 3)
     assert world.value('SELECT count(*) FROM semel.processed_event') == 3
     assert world.dead() == 1 and [b for _, b in endpoint.seen].count('three') >= 1
+    assert p.terminate() == 0
+    endpoint.shutdown()
+
+
+def test_post_takes_a_redirect_for_no_answer(world):
+    """A proxy in front of the handler sends everybody to its login page."""
+    endpoint = Endpoint()
+    endpoint.answer = 302, {'Location': '/login'}
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(1)])
+    p = world.start(topic, '--post', f'http://127.0.0.1:{endpoint.server_port}/events',
+                    '--attempts-max', '1', sql=None)
+    for status in (302, 300, 307):
+        endpoint.answer = status, {'Location': '/login'}
+        asked = len(endpoint.seen)
+        wait_until(lambda: len(endpoint.seen) > asked + 1, 30)  # one of them got this answer, and asked again
+        assert world.value('SELECT count(*) FROM semel.processed_event') + world.dead() == 0, status
+    endpoint.answer = 303, {'Location': '/done', 'Idempotency-Outcome': 'executed'}  # the handler's own
+    world.wait_committed(topic, 1)
+    assert world.dead() == 0
     assert p.terminate() == 0
     endpoint.shutdown()
 
