@@ -19,6 +19,7 @@
 #define CONSUME_COMMIT_US (200 * MS)       /* offsets are committed this often */
 #define CONSUME_APPLY_US (300 * SECOND)    /* one transaction */
 #define CONSUME_ASK_US (10 * SECOND)       /* one short statement */
+#define CONSUME_POST_US (10 * SECOND)      /* one event's --post: no longer than a partition waits to go */
 #define CONSUME_REVOKE_US (10 * SECOND)    /* what runs may finish within it when a partition goes */
 #define CONSUME_CANCEL_US (2 * SECOND)     /* and then its end is waited for */
 #define CONSUME_STALL_US (60 * SECOND)     /* rule D2 */

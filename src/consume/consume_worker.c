@@ -53,6 +53,7 @@ struct done {
         size_t at;        /* EVENT_FAILED */
         int64_t wait_us;  /* the database is away: at least so long */
         bool replan;      /* nothing happened that the plan should know */
+        bool taken_back;  /* the try was none */
         char reason[LIMIT_INBOX_REASON_BYTES];
 };
 
@@ -163,7 +164,7 @@ static size_t post(struct worker *w, size_t n, struct done *d)
                 enum consume_posted said = CONSUME_POSTED_DONE;
                 if (!w->seen[done])
                         said = c->config.post(c->config.post_arg, &w->events[done],
-                                              clock_boot_us() + CONSUME_STALL_US, &err);
+                                              clock_boot_us() + CONSUME_POST_US, &err);
                 if (said == CONSUME_POSTED_DONE)
                         continue;
                 keep_reason(d, &err);
@@ -174,6 +175,16 @@ static size_t post(struct worker *w, size_t n, struct done *d)
                 return done;
         }
         return n;
+}
+
+/* A server that is being stopped ends all sessions and takes nobody in: that is not the doing of the
+ * event in this one, as it is when its handler ends the session (rule D3). */
+static bool server_went(struct worker *w, const struct inbox_result *ret)
+{
+        semel_error ignored = {0};
+        return ret->end == INBOX_BROKE && strcmp(ret->err.sqlstate, "57P01") == 0 &&
+               w->inbox->vt->check(w->inbox, NULL, clock_boot_us() + CONSUME_ASK_US, &ignored) ==
+                       SEMEL_ERR_STORE_DOWN;
 }
 
 static void apply(struct worker *w, size_t n, bool counted, struct done *d)
@@ -188,6 +199,10 @@ static void apply(struct worker *w, size_t n, bool counted, struct done *d)
         }
         w->inbox->vt->apply(w->inbox, w->events, n, &c->config.handler, counted,
                             clock_boot_us() + CONSUME_APPLY_US, &ret);
+        if (counted && server_went(w, &ret)) {
+                count(c, COUNT_LOST, 1);
+                ret.end = INBOX_DOWN;
+        }
         from_end(w, &ret, d);
         if (ret.end != INBOX_DONE)
                 return;
@@ -199,6 +214,16 @@ static void apply(struct worker *w, size_t n, bool counted, struct done *d)
         if (ret.alarms)
                 consume_say(c, "%zu event%s came with an id that another payload had: see "
                                "inbox_alarm", ret.alarms, ret.alarms == 1 ? "" : "s");
+}
+
+/* A counted try that nobody's fault ended was none (rule D2).  Here, since the partition may be another's
+ * before the next step.  Where it does not work the plan goes on with the try as counted. */
+static void take_back(struct worker *w, struct done *d)
+{
+        semel_error ignored = {0};
+        d->taken_back = w->inbox->vt->count_back(w->inbox, &w->events[0],
+                                                 clock_boot_us() + CONSUME_CANCEL_US,
+                                                 &ignored) == SEMEL_OK;
 }
 
 /* Letters keep the headers, which batches build only when the statement wants them. */
@@ -255,17 +280,20 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
         case INBOX_TRY:
         case INBOX_BATCH:
                 apply(w, n, step->action == INBOX_TRY, d);
+                if (step->action == INBOX_TRY && d->outcome == INBOX_TRY_AGAIN)
+                        take_back(w, d);
                 return;
         }
 }
 
 /* -- the thread ----------------------------------------------------------------------------------- */
 
-/* What the step did to the partition; behind mu. */
-static void settle(struct worker *w, struct part *p, struct inbox_step step, const struct done *d)
+/* What the step says to the partition's plan; behind mu. */
+static void learn(struct part *p, struct inbox_step step, const struct done *d)
 {
-        struct consume *c = w->c;
-        int64_t wait_us = d->wait_us, now_us = clock_boot_us();
+        int64_t wait_us = d->wait_us;
+        if (d->taken_back)
+                inbox_plan_taken_back(&p->plan);
         if (!d->replan) {
                 if (step.action == INBOX_COUNT && d->outcome == INBOX_WORKED)
                         inbox_plan_counted(&p->plan, (int)d->at);
@@ -276,10 +304,16 @@ static void settle(struct worker *w, struct part *p, struct inbox_step step, con
         /* A letter says why its event failed, not why it was late. */
         if (d->reason[0] && (step.action != INBOX_BURY || !p->reason[0]))
                 (void)snprintf(p->reason, sizeof p->reason, "%s", d->reason);
-        p->not_before_us = wait_us ? now_us + wait_us : 0;
+        p->not_before_us = wait_us ? clock_boot_us() + wait_us : 0;
+}
+
+/* The partition is free for the next step, without what is done; behind mu. */
+static void settle(struct worker *w, struct part *p, const struct done *d)
+{
+        struct consume *c = w->c;
         if (d->n > 0) {
                 p->done_offset = w->messages[d->n - 1]->offset + 1;
-                p->progress_us = now_us;
+                p->progress_us = clock_boot_us();
                 p->reason[0] = '\0';
                 part_pop(c, p, d->n);
         }
@@ -315,18 +349,21 @@ static bool turn(struct worker *w)
                 (void)pthread_mutex_unlock(&c->mu);
                 return false;
         }
-        struct inbox_step step = inbox_plan_next(&p->plan, p->n);
-        struct done d = {.outcome = INBOX_TRY_AGAIN};
-        step.n = take(w, p, step);
+        struct inbox_step step;
+        struct done d;
         p->running = true;
         w->part = p;
         c->running++;
-        (void)pthread_mutex_unlock(&c->mu);
-
-        run(w, p, &step, &d);
-
-        (void)pthread_mutex_lock(&c->mu);
-        settle(w, p, step, &d);
+        do { /* what was counted is tried at once: nobody stops in between, or takes the partition away */
+                step = inbox_plan_next(&p->plan, p->n);
+                d = (struct done){.outcome = INBOX_TRY_AGAIN};
+                step.n = take(w, p, step);
+                (void)pthread_mutex_unlock(&c->mu);
+                run(w, p, &step, &d);
+                (void)pthread_mutex_lock(&c->mu);
+                learn(p, step, &d);
+        } while (step.action == INBOX_COUNT && p->not_before_us == 0 && !c->stopping);
+        settle(w, p, &d);
         (void)pthread_mutex_unlock(&c->mu);
         for (size_t i = 0; i < d.n; i++)
                 bus_message_free(w->messages[i]);

@@ -55,13 +55,18 @@ void inbox_plan_counted(struct inbox_plan *plan, int attempts)
         plan->counted = true;
         /* All its tries were made, and none of them lived to tell. */
         plan->dead = attempts > plan->attempts_max;
-        plan->waits = 0;
+}
+
+void inbox_plan_taken_back(struct inbox_plan *plan)
+{
+        plan->counted = false;
 }
 
 static void worked(struct inbox_plan *plan, struct inbox_step step)
 {
         plan->losses = 0;
-        plan->waits = 0;
+        if (step.action != INBOX_COUNT) /* the next try may wait longer than the one before it */
+                plan->waits = 0;
         switch (step.action) {
         case INBOX_COUNT:
                 break; /* inbox_plan_counted */

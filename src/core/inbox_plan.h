@@ -11,7 +11,7 @@
  *
  * Alone: the try is counted in a committed row before it begins, so that an event that kills its
  * backend or this process is counted too, and dies after attempts_max.  What is nobody's fault
- * (deadlocks, lock waits, a server that is away) is tried again as it was and not counted.  A
+ * (deadlocks, lock waits, a server that is away) is tried again as it was, and its count is taken back.  A
  * connection that breaks twice in a row in a batch is suspected: the batch is halved, until the event
  * that breaks it is alone.
  */
@@ -64,6 +64,9 @@ struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t availabl
 
 /* COUNT worked: so many tries were counted, this one included. */
 void inbox_plan_counted(struct inbox_plan *plan, int attempts);
+
+/* It was nobody's fault that the try came to no end, and it is counted no more: the next one is anew. */
+void inbox_plan_taken_back(struct inbox_plan *plan);
 
 /* A step of n events ended; `at` with INBOX_EVENT_FAILED.  Returns how long to wait before
  * the next step. */

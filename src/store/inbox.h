@@ -127,6 +127,9 @@ struct inbox_vt {
         /* Count a try of this event in a committed row, before the try (rule D3). */
         semel_code (*count)(struct inbox_session *s, const struct inbox_event *event,
                             int64_t deadline_us, int *ret_attempts, semel_error *err);
+        /* Take one counted try back: what ended it was nobody's fault (rule D2). */
+        semel_code (*count_back)(struct inbox_session *s, const struct inbox_event *event,
+                                 int64_t deadline_us, semel_error *err);
         /* Which of these are recorded already?  For handlers outside the database. */
         semel_code (*seen)(struct inbox_session *s, const struct inbox_event *events, size_t n,
                            int64_t deadline_us, bool *ret_seen, semel_error *err);

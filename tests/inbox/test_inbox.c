@@ -211,6 +211,25 @@ static void d3_tries_are_counted_and_forgotten(void **state)
         assert_int_equal(attempts, 1);
 }
 
+/* One try, of several whose counts are there; and never one that nobody counted. */
+static void d2_a_try_is_taken_back(void **state)
+{
+        (void)state;
+        int attempts = 0;
+        make_events("x");
+        assert_int_equal(ses->vt->count_back(ses, events, soon(), NULL), SEMEL_OK);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(ses->vt->count(ses, events, soon(), &attempts, NULL), SEMEL_OK);
+        assert_int_equal(ses->vt->count_back(ses, events, soon(), NULL), SEMEL_OK);
+        assert_int_equal(ses->vt->count(ses, events, soon(), &attempts, NULL), SEMEL_OK);
+        assert_int_equal(attempts, 3);
+        for (int i = 0; i < 4; i++)
+                assert_int_equal(ses->vt->count_back(ses, events, soon(), NULL), SEMEL_OK);
+        assert_int_equal(ses->vt->count(ses, events + 1, soon(), &attempts, NULL), SEMEL_OK);
+        assert_int_equal(ses->vt->count(ses, events, soon(), &attempts, NULL), SEMEL_OK);
+        assert_int_equal(attempts, 1);
+}
+
 static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **state)
 {
         (void)state;
@@ -613,6 +632,7 @@ int main(int argc, char **argv)
                 T(d1_another_payload_is_an_alarm),
                 T(d3_the_failing_event_is_named_and_nothing_is_written),
                 T(d3_tries_are_counted_and_forgotten),
+                T(d2_a_try_is_taken_back),
                 T(d3_a_dead_event_is_recorded_with_its_letter_and_retried_once),
                 T(d3_any_reason_makes_a_letter),
                 T(d3_any_key_makes_a_letter),

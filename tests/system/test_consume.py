@@ -406,6 +406,25 @@ def test_d2_a_database_that_went_amid_a_try_is_told_of_when_it_is_back(own_world
     assert p.terminate() == 0
 
 
+def test_d2_a_server_that_is_stopped_amid_a_try_makes_no_dead_letter(own_world, kafka, pg_own):
+    """It says to the handler's session what it says to one that ends itself."""
+    world = own_world
+    topic = kafka.new_topic()
+    world.pg.psql(world.db, "INSERT INTO mood VALUES ('slow')")
+    kafka.produce(topic, [event(1)])
+    p = world.start(topic, '--attempts-max', '1',
+                    sql='SELECT apply($1, $2, $3), pg_sleep((SELECT count(*) * 600 FROM mood))')
+    wait_until(lambda: world.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1, 30)
+    assert world.value('SELECT attempts FROM semel.inbox_attempt') == 1
+    world.pg.psql(world.db, 'DELETE FROM mood')
+    pg_own.stop('fast')
+    p.wait_log('the database is away', 20)
+    pg_own.start()
+    wait_until(lambda: world.effects() + world.dead() == 1, 30)
+    assert world.dead() == 0
+    assert p.terminate() == 0
+
+
 def test_o70_events_past_their_retention_are_forgotten(world):
     topic = world.kafka.new_topic()
     world.pg.psql(world.db, "INSERT INTO semel.processed_event SELECT "
@@ -498,6 +517,40 @@ def test_post_takes_a_redirect_for_no_answer(world):
     assert world.dead() == 0
     assert p.terminate() == 0
     endpoint.shutdown()
+
+
+def test_d2_o79_what_came_to_no_answer_is_not_counted_over_starts(world):
+    """As when a service is deployed again and again while what it calls is away."""
+    endpoint = Endpoint()
+    endpoint.answer = 302, {}
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(1)])
+    options = ('--post', f'http://127.0.0.1:{endpoint.server_port}/events', '--attempts-max', '1')
+    for _ in range(2):
+        asked = len(endpoint.seen)
+        p = world.start(topic, *options, sql=None)
+        wait_until(lambda: len(endpoint.seen) > asked + 1 or world.dead(), 30)
+        assert p.terminate() == 0
+        assert world.value('SELECT attempts FROM semel.inbox_attempt') == 0
+    endpoint.answer = None
+    endpoint.broken = False
+    p = world.start(topic, *options, sql=None)
+    world.wait_committed(topic, 1)
+    assert world.dead() == world.value('SELECT count(*) FROM semel.inbox_attempt') == 0
+    assert p.terminate() == 0
+    endpoint.shutdown()
+
+
+def test_d2_a_try_that_the_deadline_cuts_off_is_not_counted(world):
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(1, 'move ' + ','.join(['1'] * 1000))])
+    p = world.start(topic, '--attempts-max', '1', '--shutdown-deadline', '2s')
+    wait_until(lambda: world.value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE "
+                                   "'SELECT apply%' AND state = 'active'") == 1, 20)
+    assert world.value('SELECT attempts FROM semel.inbox_attempt') == 1
+    assert p.terminate() == 75
+    assert world.value('SELECT attempts FROM semel.inbox_attempt') == 0
+    assert world.dead() == world.effects() == 0
 
 
 def test_sigterm_finishes_what_runs_and_a_second_one_exits_at_once(world):

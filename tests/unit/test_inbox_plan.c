@@ -157,6 +157,20 @@ static void d2_what_is_nobodys_fault_is_repeated_as_it_was_and_not_counted(void 
                 step = inbox_plan_next(&plan, 9);
                 assert_int_equal(step.action, INBOX_TRY); /* the same try, counted once */
         }
+        int64_t last_us = 0;
+        for (int i = 0; i < 9; i++) { /* what is taken back is counted anew, and waited for longer */
+                inbox_plan_taken_back(&plan);
+                int64_t wait_us = inbox_plan_done(&plan, step, INBOX_TRY_AGAIN, 0);
+                assert_in_range(wait_us, last_us, SECOND);
+                last_us = wait_us;
+                step = inbox_plan_next(&plan, 9);
+                assert_int_equal(step.action, INBOX_COUNT);
+                inbox_plan_counted(&plan, 1);
+                (void)inbox_plan_done(&plan, step, INBOX_WORKED, 0);
+                step = inbox_plan_next(&plan, 9);
+                assert_int_equal(step.action, INBOX_TRY);
+        }
+        assert_int_equal(last_us, SECOND);
         (void)inbox_plan_done(&plan, step, INBOX_WORKED, 0);
         step = inbox_plan_next(&plan, 9);
         assert_int_equal(step.action, INBOX_BATCH);

@@ -286,6 +286,16 @@ semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *eve
         return SEMEL_OK;
 }
 
+semel_code pg_inbox_count_back(struct inbox_session *s, const struct inbox_event *event,
+                               int64_t deadline_us, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_inbox_name_params(&in->params, event, 3);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_count_back, deadline_us, err);
+        PQclear(res);
+        return res ? SEMEL_OK : inbox_code_of(err);
+}
+
 semel_code pg_inbox_seen(struct inbox_session *s, const struct inbox_event *events, size_t n,
                          int64_t deadline_us, bool *ret_seen, semel_error *err)
 {

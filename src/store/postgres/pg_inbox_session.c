@@ -257,6 +257,7 @@ static const struct inbox_vt pg_inbox_vt = {
         .name = "postgres",
         .check = pg_inbox_check,
         .count = pg_inbox_count,
+        .count_back = pg_inbox_count_back,
         .seen = pg_inbox_seen,
         .apply = pg_inbox_apply,
         .bury = pg_inbox_bury,

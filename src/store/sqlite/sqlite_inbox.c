@@ -22,6 +22,7 @@ static const char *const sql_text[INBOX_SQLS] = {
         [INBOX_SQL_ALARM] = sql_sqlite_inbox_alarm,
         [INBOX_SQL_SEEN] = sql_sqlite_inbox_seen,
         [INBOX_SQL_COUNT] = sql_sqlite_inbox_count,
+        [INBOX_SQL_COUNT_BACK] = sql_sqlite_inbox_count_back,
         [INBOX_SQL_UNCOUNT] = sql_sqlite_inbox_uncount,
         [INBOX_SQL_BURY] = sql_sqlite_inbox_bury,
         [INBOX_SQL_TAKE] = sql_sqlite_inbox_letter_take,
@@ -308,6 +309,19 @@ static semel_code count(struct inbox_session *s, const struct inbox_event *event
         return sqlite_inbox_code(&ret, err);
 }
 
+static semel_code count_back(struct inbox_session *s, const struct inbox_event *event,
+                             int64_t deadline_us, semel_error *err)
+{
+        struct sqlite_inbox *in = sqlite_inbox_of(s);
+        struct inbox_result ret;
+        if (!sqlite_inbox_begin(in, deadline_us, &ret))
+                return sqlite_inbox_code(&ret, err);
+        if (sqlite_inbox_run(in, named(in, INBOX_SQL_COUNT_BACK, event)) != SQLITE_OK)
+                sqlite_inbox_failed(in, &ret);
+        sqlite_inbox_end(in, &ret);
+        return sqlite_inbox_code(&ret, err);
+}
+
 static semel_code seen(struct inbox_session *s, const struct inbox_event *events, size_t n,
                        int64_t deadline_us, bool *ret_seen, semel_error *err)
 {
@@ -416,6 +430,7 @@ static const struct inbox_vt sqlite_inbox_vt = {
         .name = "sqlite",
         .check = check,
         .count = count,
+        .count_back = count_back,
         .seen = seen,
         .apply = apply,
         .bury = sqlite_inbox_bury,

@@ -18,6 +18,7 @@ enum inbox_sql {
         INBOX_SQL_ALARM,
         INBOX_SQL_SEEN,
         INBOX_SQL_COUNT,
+        INBOX_SQL_COUNT_BACK,
         INBOX_SQL_UNCOUNT,
         INBOX_SQL_BURY,
         INBOX_SQL_TAKE,
