@@ -258,6 +258,16 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
         }
         step->n = n;
         switch (step->action) {
+        case INBOX_LOOK:
+                if (w->inbox->vt->seen(w->inbox, w->events, n, clock_boot_us() + CONSUME_ASK_US,
+                                       w->seen, &err) != SEMEL_OK) {
+                        from_code(w, &err, d);
+                        return;
+                }
+                from_end(w, &(struct inbox_result){.end = INBOX_DONE}, d);
+                while (d->at < n && w->seen[d->at])
+                        d->at++;
+                return;
         case INBOX_COUNT:
                 if (w->inbox->vt->count(w->inbox, &w->events[0],
                                         clock_boot_us() + CONSUME_ASK_US, &attempts,
@@ -295,6 +305,8 @@ static void learn(struct part *p, struct inbox_step step, const struct done *d)
         if (d->taken_back)
                 inbox_plan_taken_back(&p->plan);
         if (!d->replan) {
+                if (step.action == INBOX_LOOK && d->outcome == INBOX_WORKED)
+                        inbox_plan_looked(&p->plan, d->at);
                 if (step.action == INBOX_COUNT && d->outcome == INBOX_WORKED)
                         inbox_plan_counted(&p->plan, (int)d->at);
                 if (d->n > 0 && d->n < step.n && d->outcome == INBOX_WORKED)

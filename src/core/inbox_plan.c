@@ -23,7 +23,7 @@ void inbox_plan_init(struct inbox_plan *plan, int attempts_max, size_t batch_max
 {
         assert(attempts_max > 0 && batch_max > 0);
         *plan = (struct inbox_plan){
-                .attempts_max = attempts_max, .batch_max = batch_max, .size = 1, .alone = true};
+                .attempts_max = attempts_max, .batch_max = batch_max, .size = 1, .starting = true};
 }
 
 struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t available)
@@ -33,6 +33,9 @@ struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t availabl
                 return (struct inbox_step){INBOX_BURY, 1};
         if (plan->alone)
                 return (struct inbox_step){plan->counted ? INBOX_TRY : INBOX_COUNT, 1};
+        if (plan->starting && plan->before == 0)
+                return (struct inbox_step){INBOX_LOOK,
+                                           available < plan->batch_max ? available : plan->batch_max};
         size_t n = plan->before ? plan->before : plan->size;
         if (n > plan->size && plan->losses > 1)
                 n = plan->size;
@@ -47,6 +50,14 @@ static void go_alone(struct inbox_plan *plan)
         plan->attempts = 0;
         plan->before = 0;
         plan->size = 1;
+}
+
+void inbox_plan_looked(struct inbox_plan *plan, size_t recorded)
+{
+        if (recorded == 0)
+                go_alone(plan);
+        else
+                plan->before = recorded;
 }
 
 void inbox_plan_counted(struct inbox_plan *plan, int attempts)
@@ -64,13 +75,18 @@ void inbox_plan_taken_back(struct inbox_plan *plan)
 
 static void worked(struct inbox_plan *plan, struct inbox_step step)
 {
+        if (step.action == INBOX_LOOK) /* says nothing of what comes */
+                return;
         plan->losses = 0;
         if (step.action != INBOX_COUNT) /* the next try may wait longer than the one before it */
                 plan->waits = 0;
         switch (step.action) {
+        case INBOX_LOOK:
         case INBOX_COUNT:
                 break; /* inbox_plan_counted */
         case INBOX_TRY:
+                plan->starting = false;
+                __attribute__((fallthrough));
         case INBOX_BURY:
                 plan->alone = plan->counted = plan->dead = false;
                 plan->attempts = 0;
@@ -79,8 +95,8 @@ static void worked(struct inbox_plan *plan, struct inbox_step step)
         case INBOX_BATCH:
                 if (plan->before) {
                         plan->before -= step.n;
-                        if (plan->before == 0)
-                                go_alone(plan);
+                        if (plan->before == 0 && !plan->starting)
+                                go_alone(plan); /* at a start the next one may be recorded too */
                 } else {
                         plan->size = plan->size * 2 < plan->batch_max ? plan->size * 2
                                                                       : plan->batch_max;
@@ -102,7 +118,7 @@ static int64_t try_failed(struct inbox_plan *plan)
 
 static void halve(struct inbox_plan *plan, size_t n)
 {
-        if (n <= 1)
+        if (n <= 1 || plan->starting)
                 go_alone(plan);
         else
                 plan->size = n / 2;

@@ -5,9 +5,13 @@
  * Pure: results in, the next step out.  A partition's events are a queue; each step is about its
  * first n.
  *
- *     start --> alone --ok--> batches of 2, 4, 8 ...
- *                 ^                  |
- *                 +-- event k failed: what is before k as a batch, then k alone
+ *     start --> look --> alone --ok--> batches of 2, 4, 8 ...
+ *                          ^                  |
+ *                          +-- event k failed: what is before k as a batch, then k alone
+ *
+ * After a start the first event that is not recorded may be the one that ended the last process, whatever
+ * recorded ones the broker delivers again in front of it: so it is looked for, what is in front of it is a
+ * batch in which no handler runs, and a start is over when a new event is done.
  *
  * Alone: the try is counted in a committed row before it begins, so that an event that kills its
  * backend or this process is counted too, and dies after attempts_max.  What is nobody's fault
@@ -23,6 +27,7 @@
 #include <stdint.h>
 
 enum inbox_action {
+        INBOX_LOOK,  /* how many of the first n events are recorded? */
         INBOX_COUNT, /* count a try of the first event */
         INBOX_TRY,   /* the first event alone; its attempts are forgotten if it works */
         INBOX_BATCH, /* the first n events */
@@ -43,7 +48,8 @@ struct inbox_plan {
         size_t batch_max;
 
         size_t size;     /* of the next batch */
-        size_t before;   /* events in front of one that failed; 0: none is known */
+        bool starting;   /* no new event is done yet */
+        size_t before;   /* events in front of one that failed, or is new; 0: none is known */
         bool alone;      /* the first event is tried alone */
         bool counted;    /* and this try is counted already */
         bool dead;       /* and it is to be buried */
@@ -61,6 +67,9 @@ void inbox_plan_init(struct inbox_plan *plan, int attempts_max, size_t batch_max
 
 /* The next step with `available` (> 0) events in the queue. */
 struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t available);
+
+/* LOOK worked: so many events at the front are recorded. */
+void inbox_plan_looked(struct inbox_plan *plan, size_t recorded);
 
 /* COUNT worked: so many tries were counted, this one included. */
 void inbox_plan_counted(struct inbox_plan *plan, int attempts);

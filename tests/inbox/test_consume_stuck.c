@@ -43,6 +43,17 @@ static semel_code count(struct inbox_session *s, const struct inbox_event *event
         return SEMEL_OK;
 }
 
+static semel_code seen(struct inbox_session *s, const struct inbox_event *events, size_t n,
+                       int64_t deadline_us, bool *ret_seen, semel_error *err)
+{
+        (void)s;
+        (void)events;
+        (void)deadline_us;
+        (void)err;
+        memset(ret_seen, false, n);
+        return SEMEL_OK;
+}
+
 /* No cancel reaches it. */
 static void apply(struct inbox_session *s, const struct inbox_event *events, size_t n,
                   const struct inbox_handler *handler, bool counted, int64_t deadline_us,
@@ -83,6 +94,7 @@ static void nothing(struct inbox_session *s)
 static const struct inbox_vt vt = {.name = "hangs",
                                    .check = check,
                                    .count = count,
+                                   .seen = seen,
                                    .apply = apply,
                                    .retry_one = retry_one,
                                    .cancel = nothing,

@@ -44,6 +44,21 @@ def test_d3_a_letter_says_why_its_event_failed_and_not_why_it_was_late(world):
     assert p.terminate() == 0
 
 
+def test_d3_at_a_start_the_first_event_that_is_not_recorded_is_counted(world):
+    """Not the one that the broker delivers first: whoever died may have been behind it."""
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(i) for i in range(20)])
+    p = world.start(topic)
+    world.wait_committed(topic, 20)
+    assert p.terminate() == 0
+    world.kafka.produce(topic, [event(20, SLOW)])
+    p = world.start(topic, '--consumer', world.group, group=world.group + 'lost')
+    tries = 'SELECT (SELECT min(event_id) FROM semel.inbox_attempt WHERE attempts = 1)'
+    wait_until(lambda: world.value(tries) == event(20)[2][0][1], 20)
+    p.kill()
+    assert world.effects() == 20
+
+
 def test_d4_what_runs_is_finished_and_its_offset_told_before_a_partition_goes(world):
     """Then the new owner does not even see it."""
     topic = world.kafka.new_topic(2)

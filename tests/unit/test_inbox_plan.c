@@ -48,6 +48,15 @@ static enum inbox_outcome carry_out(struct story *t, struct inbox_step step, siz
         return commit == GOOD ? INBOX_WORKED : INBOX_COMMIT_FAILED;
 }
 
+/* A start at which nothing is recorded. */
+static void begin(struct inbox_plan *plan)
+{
+        struct inbox_step step = inbox_plan_next(plan, 1);
+        assert_int_equal(step.action, INBOX_LOOK);
+        inbox_plan_looked(plan, 0);
+        (void)inbox_plan_done(plan, step, INBOX_WORKED, 0);
+}
+
 static void play(struct story *t, struct inbox_plan *plan)
 {
         while (t->at < EVENTS) {
@@ -55,6 +64,11 @@ static void play(struct story *t, struct inbox_plan *plan)
                 size_t at = 0;
                 assert_in_range(step.n, 1, EVENTS - t->at);
                 assert_true(++t->steps < STEPS_MAX);
+                if (step.action == INBOX_LOOK) {
+                        inbox_plan_looked(plan, 0);
+                        (void)inbox_plan_done(plan, step, INBOX_WORKED, 0);
+                        continue;
+                }
                 if (step.action == INBOX_COUNT) {
                         inbox_plan_counted(plan, ++t->tries[t->at]);
                         (void)inbox_plan_done(plan, step, INBOX_WORKED, 0);
@@ -121,6 +135,7 @@ static void o79_nothing_behind_a_failing_event_is_done_before_it_is_dead(void **
         (void)state;
         struct story t = {.mood = {[5] = FAILS}};
         struct inbox_plan plan = fresh();
+        begin(&plan);
         while (!t.dead[5]) {
                 struct inbox_step step = inbox_plan_next(&plan, EVENTS - t.at);
                 size_t at = 0;
@@ -147,6 +162,7 @@ static void d2_what_is_nobodys_fault_is_repeated_as_it_was_and_not_counted(void 
 {
         (void)state;
         struct inbox_plan plan = fresh();
+        begin(&plan);
         struct inbox_step step = inbox_plan_next(&plan, 9);
         inbox_plan_counted(&plan, 1);
         step = inbox_plan_next(&plan, 9);
@@ -187,6 +203,7 @@ static void d2_one_lost_connection_repeats_the_whole_batch(void **state)
 {
         (void)state;
         struct inbox_plan plan = fresh();
+        begin(&plan);
         inbox_plan_counted(&plan, 1);
         (void)inbox_plan_done(&plan, (struct inbox_step){INBOX_TRY, 1}, INBOX_WORKED, 0);
         for (int i = 0; i < 3; i++)
@@ -209,12 +226,62 @@ static void d3_tries_are_counted_across_crashes(void **state)
         int counted = 0, starts = 0;
         for (bool dead = false; !dead; starts++) {
                 struct inbox_plan plan = fresh();
+                begin(&plan);
                 assert_int_equal(inbox_plan_next(&plan, 5).action, INBOX_COUNT);
                 inbox_plan_counted(&plan, ++counted);
                 dead = inbox_plan_next(&plan, 5).action == INBOX_BURY;
                 assert_true(starts < 10);
         }
         assert_int_equal(starts, ATTEMPTS + 1); /* the last one only buries */
+}
+
+/* One life of a process, with a broker that delivers all again: false when the killer ended it. */
+static bool live(bool recorded[EVENTS], size_t killer, int *counted, bool *dead)
+{
+        struct inbox_plan plan = fresh();
+        for (size_t at = 0, steps = 0; at < EVENTS; steps++) {
+                struct inbox_step step = inbox_plan_next(&plan, EVENTS - at);
+                size_t n = 0;
+                assert_true(steps < STEPS_MAX);
+                while (step.action == INBOX_LOOK && n < step.n && recorded[at + n])
+                        n++;
+                if (step.action == INBOX_LOOK)
+                        inbox_plan_looked(&plan, n);
+                if (step.action == INBOX_COUNT)
+                        inbox_plan_counted(&plan, at == killer ? ++*counted : 1);
+                if (step.action == INBOX_BURY)
+                        *dead = recorded[at++] = true;
+                if (step.action == INBOX_TRY || step.action == INBOX_BATCH) {
+                        for (size_t i = 0; i < step.n; i++)
+                                if (at + i == killer && !recorded[killer])
+                                        return false;
+                        for (size_t i = 0; i < step.n; i++)
+                                recorded[at++] = true;
+                }
+                (void)inbox_plan_done(&plan, step, INBOX_WORKED, 0);
+        }
+        return true;
+}
+
+/* Whatever is recorded in front of it, and wherever it is: each death counts a try, or leaves more events
+ * recorded. */
+static void d3_what_kills_the_process_dies_also_behind_recorded_events(void **state)
+{
+        (void)state;
+        for (size_t killer = 0; killer < EVENTS; killer++) {
+                for (size_t before = 0; before <= killer; before++) {
+                        bool recorded[EVENTS] = {false}, dead = false;
+                        int counted = 0, deaths = 0;
+                        memset(recorded, true, before);
+                        while (!live(recorded, killer, &counted, &dead))
+                                assert_true(++deaths <= ATTEMPTS + 8);
+                        assert_true(dead);
+                        if (before == killer)
+                                assert_int_equal(deaths, ATTEMPTS);
+                        for (size_t i = 0; i < EVENTS; i++)
+                                assert_true(recorded[i]);
+                }
+        }
 }
 
 static void d1_ids(void **state)
@@ -266,6 +333,7 @@ int main(void)
                 cmocka_unit_test(d2_what_is_nobodys_fault_is_repeated_as_it_was_and_not_counted),
                 cmocka_unit_test(d2_one_lost_connection_repeats_the_whole_batch),
                 cmocka_unit_test(d3_tries_are_counted_across_crashes),
+                cmocka_unit_test(d3_what_kills_the_process_dies_also_behind_recorded_events),
                 cmocka_unit_test(d1_ids),
                 cmocka_unit_test(d2_sqlstates),
                 cmocka_unit_test(a_statement_must_not_end_the_transaction),
