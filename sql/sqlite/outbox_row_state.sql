@@ -1,2 +1,2 @@
 -- ?1 id.
-SELECT status, attempts FROM semel_outbox WHERE id = ?1
+SELECT status, attempts, event_id FROM semel_outbox WHERE id = ?1

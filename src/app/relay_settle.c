@@ -114,7 +114,7 @@ static size_t decide(struct lane *l, bool aborted)
                 const struct outbox_row *row = &l->rows.row[i];
                 struct outbox_mark *m = &l->mark[n];
                 *m = (struct outbox_mark){.id = row->id, .slot = row->slot, .attempts = row->attempts,
-                                          .place = row->place};
+                                          .place = row->place, .event_id = row->event.id};
                 if (l->reason_of[i])
                         m->reason = (const char *)l->reasons.p + l->reason_of[i] - 1;
                 else
@@ -215,8 +215,8 @@ static bool send_marks(struct lane *l, size_t *n, struct outbox_marked *ret, boo
                         return true;
                 }
                 in_doubt |= code == SEMEL_ERR_UNKNOWN;
-                /* Unknown, or not done: the same marks again; a row that was marked is not as it was
-                 * read and is left alone.  single: its transaction is gone, its marks are as good under
+                /* Unknown, or not done, or done in part: the same marks again; a row that was marked is not
+                 * as it was read and is left alone.  single: its transaction is gone, its marks are as good under
                  * the epochs. */
                 if (mode == OUTBOX_SINGLE)
                         mode = OUTBOX_OWNED;

@@ -139,6 +139,8 @@ struct outbox_mark {
         int16_t slot;
         int32_t attempts; /* as read */
         int64_t place;    /* the row's; 0 is always right */
+        const uint8_t *event_id; /* the row's, EVENT_ID_BYTES: a store that gives ids again tells rows
+                                    apart by it; NULL: not looked at */
         enum outbox_verdict verdict;
         int64_t retry_after_us;
         const char *reason; /* RETRY and BURY: one line, UTF-8 */

@@ -81,6 +81,8 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
 
 static void mark_one(struct world_row *row, const struct outbox_mark *m)
 {
+        if (!m->event_id || memcmp(m->event_id, row->event_id, EVENT_ID_BYTES) != 0)
+                world_broken("row %lld was marked without the id of its event", (long long)row->id);
         if (m->verdict != OUTBOX_UNTRIED)
                 world_settled(row);
         row->rejected = false;

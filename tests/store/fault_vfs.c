@@ -33,7 +33,8 @@ static bool take(atomic_int *count)
 static int wal_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 at)
 {
         int from = atomic_load(&fault.big_writes_from);
-        if ((from == 0 || at + n > from) && take(&fault.writes))
+        bool later = atomic_load(&fault.synced) >= atomic_load(&fault.writes_after_syncs);
+        if ((from == 0 || at + n > from) && later && take(&fault.writes))
                 return atomic_load(&fault.write_code);
         return original->xWrite(file, p, n, at);
 }
@@ -83,6 +84,7 @@ void fault_clear(void)
         atomic_store(&fault.syncs, 0);
         atomic_store(&fault.writes, 0);
         atomic_store(&fault.big_writes_from, 0);
+        atomic_store(&fault.writes_after_syncs, 0);
         atomic_store(&fault.hang, false);
         atomic_store(&fault.seen, 0);
         atomic_store(&fault.synced, 0);

@@ -15,6 +15,7 @@ struct fault {
         atomic_int writes; /* so many writes of the WAL fail */
         atomic_int write_code; /* with this: SQLITE_FULL, SQLITE_IOERR_WRITE */
         atomic_int big_writes_from; /* only writes of the WAL beyond this offset fail, if > 0 */
+        atomic_int writes_after_syncs; /* only writes of the WAL behind so many fsyncs fail, if > 0 */
         atomic_bool hang;  /* fsyncs of the WAL wait for as long as this is true */
         atomic_int seen;   /* faults that happened */
         atomic_int synced; /* fsyncs of the WAL that were asked for */

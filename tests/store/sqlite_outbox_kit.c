@@ -99,6 +99,7 @@ semel_code mark_rows(struct outbox_session *s, const struct owner *o, bool keep,
                 marks[i] = (struct outbox_mark){.id = rows->row[i].id,
                                                 .slot = rows->row[i].slot,
                                                 .attempts = rows->row[i].attempts,
+                                                .event_id = rows->row[i].event.id,
                                                 .verdict = verdict,
                                                 .retry_after_us = HOUR,
                                                 .reason = "the broker said no"};

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "fault_vfs.h"
 #include "store/sqlite/sqlite_store.h"
 
 static void run_mapping_script(sqlite3 *db, const struct outbox_mapping *m)
@@ -133,6 +134,115 @@ static void a_vacuum_between_fetch_and_mark_marks_nothing_wrong(void **state)
         (void)sqlite3_close(db);
 }
 
+/* -- numbers that come again ---------------------------------------------------------------------- */
+
+static const struct outbox_mapping texts = {.preset = "tutorial", .topic = "orders"};
+
+enum { MANY = 1200, LEFT = 200 }; /* marks are committed by the thousand */
+
+/* Rows of a table with a key of text, on a disk that fails when it is told to. */
+static struct outbox_session *open_texts(struct sqlite_world *w, sqlite3 *db)
+{
+        const struct sqlite_hooks hooks = {.vfs = FAULT_VFS};
+        struct outbox_session *s = NULL;
+        db_exec(db, "CREATE TABLE outbox_event (id TEXT PRIMARY KEY, aggregate_id TEXT, payload TEXT,"
+                    " status TEXT NOT NULL DEFAULT 'PENDING', locked_at TEXT, created_at TEXT,"
+                    " published_at TEXT)");
+        run_mapping_script(db, &texts);
+        char *sql = sqlite3_mprintf("WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i - 1 FROM n WHERE "
+                                    "i > 1) INSERT INTO outbox_event (rowid, id, aggregate_id, payload) "
+                                    "SELECT i, 'old ' || i, 'k', '1' FROM n", MANY);
+        db_exec(db, sql);
+        sqlite3_free(sql);
+        fault_vfs_register();
+        fault_clear();
+        assert_int_equal(sqlite_outbox_open_with(w->url, &texts, &hooks, &s, NULL), SEMEL_OK);
+        return s;
+}
+
+/* The disk is full once the first thousand marks are committed, which are those of the largest numbers; before all
+ * of them are issued again somebody inserts rows, which SQLite gives numbers of those that are gone. */
+static void mark_over_new_rows(struct sqlite_world *w, enum outbox_verdict again)
+{
+        sqlite3 *db = world_db(w);
+        struct outbox_session *s = open_texts(w, db);
+        struct owner o = take(s, &relay_a);
+        struct outbox_rows rows = fetch(s, &o, MANY, NULL, 0);
+        struct outbox_marked marked = {0};
+        assert_int_equal(rows.n, MANY);
+        for (size_t i = 0; i < MANY / 2; i++) {
+                struct outbox_row row = rows.row[i];
+                rows.row[i] = rows.row[MANY - 1 - i];
+                rows.row[MANY - 1 - i] = row;
+        }
+        fault_clear();
+        fault.write_code = SQLITE_FULL;
+        fault.writes_after_syncs = 1;
+        fault.writes = 1000000;
+        assert_int_equal(mark_rows(s, &o, false, &rows, OUTBOX_DONE, &marked, NULL),
+                         SEMEL_ERR_STORE_FULL);
+        fault_clear();
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event"), LEFT);
+        db_exec(db, "INSERT INTO outbox_event (id, aggregate_id, payload) VALUES ('new 1', 'k', '2'), "
+                    "('new 2', 'k', '3')");
+        assert_int_equal(db_int64(db, "SELECT max(rowid) FROM outbox_event"), LEFT + 2);
+        marked = mark_all(s, &o, false, &rows, again);
+        assert_int_equal(marked.marked, LEFT);
+        assert_int_equal(marked.changed, again == OUTBOX_DONE ? 0 : MANY - LEFT);
+        assert_int_equal(db_int64(db, "SELECT count(*) FROM outbox_event WHERE status = 'PENDING' AND "
+                                      "attempts = 0 AND id LIKE 'new %'"),
+                         2);
+        s->vt->close(s);
+        (void)sqlite3_close(db);
+}
+
+static void c1_a_new_row_with_an_old_number_is_not_deleted(void **state)
+{
+        mark_over_new_rows(*state, OUTBOX_DONE);
+}
+
+static void c1_a_new_row_with_an_old_number_is_not_buried(void **state)
+{
+        mark_over_new_rows(*state, OUTBOX_BURY);
+}
+
+static void c1_a_new_row_with_an_old_number_is_not_put_off(void **state)
+{
+        mark_over_new_rows(*state, OUTBOX_RETRY);
+}
+
+/* The event's id is the number itself: what SQLite gives again, no fence and no consumer can tell apart. */
+static void a_table_whose_event_ids_come_again_is_refused(void **state)
+{
+        static const struct {
+                const char *id;
+                semel_code code;
+        } cases[] = {{"id INTEGER PRIMARY KEY", SEMEL_ERR_SCHEMA},
+                     {"id INTEGER PRIMARY KEY AUTOINCREMENT", SEMEL_OK},
+                     {"id INT PRIMARY KEY", SEMEL_OK},
+                     {"id TEXT PRIMARY KEY", SEMEL_OK},
+                     {"id INTEGER, part INTEGER, PRIMARY KEY (id, part)", SEMEL_OK}};
+        struct sqlite_world *w = *state;
+        sqlite3 *db = world_db(w);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+                struct outbox_view view;
+                semel_error err = {0};
+                char *sql = sqlite3_mprintf("DROP TABLE IF EXISTS outbox_event; CREATE TABLE outbox_event "
+                                            "(aggregate_id TEXT, payload TEXT, status TEXT, published_at "
+                                            "TEXT, %s)",
+                                            cases[i].id);
+                db_exec(db, sql);
+                sqlite3_free(sql);
+                run_mapping_script(db, &texts);
+                struct outbox_session *s = open_mapped(w, &texts);
+                assert_int_equal(s->vt->check(s, OUTBOX_OWNED, soon(), &view, &err), cases[i].code);
+                if (cases[i].code != SEMEL_OK)
+                        assert_non_null(strstr(err.text, "INTEGER PRIMARY KEY AUTOINCREMENT"));
+                s->vt->close(s);
+        }
+        (void)sqlite3_close(db);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, outbox_setup, outbox_teardown)
@@ -140,6 +250,10 @@ int main(int argc, char **argv)
                 TEST(the_tutorials_table_is_published_too),
                 TEST(debeziums_table_is_published_too),
                 TEST(a_vacuum_between_fetch_and_mark_marks_nothing_wrong),
+                TEST(c1_a_new_row_with_an_old_number_is_not_deleted),
+                TEST(c1_a_new_row_with_an_old_number_is_not_buried),
+                TEST(c1_a_new_row_with_an_old_number_is_not_put_off),
+                TEST(a_table_whose_event_ids_come_again_is_refused),
         };
         if (argc > 1)
                 cmocka_set_test_filter(argv[1]);

@@ -5,7 +5,8 @@
  * The connection gets a temporary view `semel_outbox` over the user's table, with triggers that pass
  * changes on: the name is found there before the real table, so that every statement works on
  * both.  The order column is the rowid, which every SQLite table has; VACUUM may change it where
- * no INTEGER PRIMARY KEY stands for it, and a mark notices that (schema_cookie).
+ * no INTEGER PRIMARY KEY stands for it, and a mark notices that (schema_cookie).  SQLite gives the
+ * largest one again when its row is gone, and a mark looks at the event's id too.
  */
 #include "store/sqlite/sqlite_outbox.h"
 
@@ -134,6 +135,47 @@ static int has_column(sqlite3 *db, const char *table, const char *column)
                          table, column);
 }
 
+static const char *from_of(const struct preset *p, const char *name)
+{
+        for (const struct column *c = p->columns; c->name; c++)
+                if (strcmp(c->name, name) == 0)
+                        return c->from;
+        return "";
+}
+
+/* The event's id is the rowid, and SQLite may give one again whose row was deleted: consumers that
+ * remember events would take the new one for the old, and so would a mark that is issued again. */
+static int ids_come_again(sqlite3 *db, const char *table, const char *column)
+{
+        const char *type = NULL;
+        int is_key = 0, counts_on = 0, has_others;
+        if (sqlite3_table_column_metadata(db, "main", table, column, &type, NULL, NULL, &is_key,
+                                          &counts_on) != SQLITE_OK)
+                return -1;
+        has_others = query_has(db,
+                               "SELECT count(*) FROM pragma_table_info(?1, 'main') "
+                               "WHERE pk > 0 AND name <> ?2 COLLATE NOCASE",
+                               table, column);
+        if (has_others < 0)
+                return -1;
+        return is_key && !counts_on && !has_others && type && sqlite3_stricmp(type, "INTEGER") == 0;
+}
+
+static semel_code check_ids(sqlite3 *db, const char *name, const char *table, const char *column,
+                            semel_error *err)
+{
+        int again = ids_come_again(db, table, column);
+        if (again < 0)
+                return sqlite_error(db, sqlite3_extended_errcode(db), name, err);
+        if (again == 0)
+                return SEMEL_OK;
+        return err_set(err, SEMEL_ERR_SCHEMA,
+                       "SQLite gives the ids of the table %.64s of %s again once rows are deleted, and "
+                       "consumers would take a new event for an old one: make %.32s INTEGER PRIMARY KEY "
+                       "AUTOINCREMENT, or TEXT with a uuid",
+                       table, name, column);
+}
+
 static semel_code check_table(sqlite3 *db, const char *name, const struct outbox_mapping *m,
                               const struct preset *p, semel_error *err)
 {
@@ -162,7 +204,7 @@ static semel_code check_table(sqlite3 *db, const char *name, const struct outbox
                                "the table %.64s of %s lacks %s: `semel migrate --for-table %.64s` "
                                "prints what to run",
                                m->table, name, missing, m->table);
-        return SEMEL_OK;
+        return check_ids(db, name, m->table, from_of(p, "event_id"), err);
 }
 
 /* -- the view ------------------------------------------------------------------------------------- */
@@ -186,14 +228,6 @@ static char *topic_sql(const struct outbox_mapping *m, const struct preset *p)
                 return sqlite3_mprintf("%Q", m->topic);
         return sqlite3_mprintf("%Q || \"%w\"", m->topic ? m->topic : "outbox.event.",
                                p->topic_column);
-}
-
-static const char *from_of(const struct preset *p, const char *name)
-{
-        for (const struct column *c = p->columns; c->name; c++)
-                if (strcmp(c->name, name) == 0)
-                        return c->from;
-        return "";
 }
 
 static char *view_sql(sqlite3 *db, const struct outbox_mapping *m, const struct preset *p)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite_outbox_mark: what became of the rows, fenced by epoch, status and attempts as read.
+ * sqlite_outbox_mark: what became of the rows, fenced by epoch, status and attempts as read, and in
+ * a user's table by the event's id, since SQLite gives its numbers again.
  *
- * A mark may be issued again after an unknown COMMIT: a row that is already as the mark wanted it
- * counts neither as marked nor as changed by others.
+ * A mark may be issued again after an unknown COMMIT, or when the chunks before the one that failed
+ * are committed: a row that is already as the mark wanted it counts neither as marked nor as changed
+ * by others.
  */
 #include "store/sqlite/sqlite_outbox.h"
 
@@ -20,7 +22,8 @@ struct marking {
         const struct outbox_slot *slots;
         size_t slot_count;
         uint32_t lost_mask;
-        bool renamed; /* VACUUM gave the rows of a mapped table other numbers */
+        bool mapped;  /* a user's table */
+        bool renamed; /* VACUUM gave its rows other numbers */
 };
 
 /* In the transaction: whose slots are ours no more? */
@@ -74,51 +77,78 @@ static sqlite3_stmt *mark_stmt(const struct marking *m, const struct outbox_mark
         return stmt;
 }
 
-/* Is the row as this mark leaves it?  Then this mark, or an earlier try of it, did it. */
-static semel_code is_done(const struct marking *m, const struct outbox_mark *mark, bool *ret,
-                          semel_error *err)
+struct found {
+        bool there;
+        enum outbox_state state;
+        int attempts;
+};
+
+static enum outbox_state state_of(const char *status)
 {
+        for (int i = 0; status && i < OUTBOX_STATES; i++)
+                if (strcmp(status, outbox_state_name((enum outbox_state)i)) == 0)
+                        return (enum outbox_state)i;
+        return OUTBOX_STATES;
+}
+
+/* The row as it is now.  SQLite gives a number of a user's table again once its row is gone: a row with
+ * another event id is not the one that was read, which then is not there. */
+static semel_code look(const struct marking *m, const struct outbox_mark *mark, struct found *ret,
+                       semel_error *err)
+{
+        uint8_t event_id[EVENT_ID_BYTES];
+        struct found found = {.state = OUTBOX_STATES};
         sqlite3_stmt *stmt = outbox_stmt(m->o, OUTBOX_SQL_ROW_STATE);
         if (!stmt)
                 return outbox_error(m->o, err);
         (void)sqlite3_bind_int64(stmt, 1, mark->id);
         int rc = sqlite3_step(stmt);
-        bool there = rc == SQLITE_ROW, done = false;
-        const char *status = there ? (const char *)sqlite3_column_text(stmt, 0) : "";
-        int attempts = there ? sqlite3_column_int(stmt, 1) : 0;
-        status = status ? status : "";
-        switch (mark->verdict) {
-        case OUTBOX_DONE:
-                done = m->keep ? strcmp(status, "PUBLISHED") == 0 : !there;
-                break;
-        case OUTBOX_RETRY:
-                done = strcmp(status, "PENDING") == 0 && attempts == mark->attempts + 1;
-                break;
-        case OUTBOX_BURY:
-                done = strcmp(status, "DEAD") == 0 && attempts == mark->attempts + 1;
-                break;
-        case OUTBOX_UNTRIED:
-                done = strcmp(status, "PENDING") == 0 && attempts == mark->attempts;
-                break;
+        if (rc == SQLITE_ROW) {
+                outbox_event_id(column_span(stmt, 2), event_id);
+                found.there = !mark->event_id || memcmp(event_id, mark->event_id, EVENT_ID_BYTES) == 0;
+        }
+        if (found.there) {
+                found.state = state_of((const char *)sqlite3_column_text(stmt, 0));
+                found.attempts = sqlite3_column_int(stmt, 1);
         }
         int final = sqlite3_reset(stmt);
         if (rc != SQLITE_ROW && rc != SQLITE_DONE)
                 return sqlite_error(m->o->ses.db, final, m->o->path, err);
-        *ret = done;
+        *ret = found;
         return SEMEL_OK;
+}
+
+/* Is the row as this mark leaves it?  Then this mark, or an earlier try of it, did it. */
+static bool is_done(const struct marking *m, const struct outbox_mark *mark, const struct found *row)
+{
+        switch (mark->verdict) {
+        case OUTBOX_DONE:
+                return m->keep ? row->state == OUTBOX_PUBLISHED : !row->there;
+        case OUTBOX_RETRY:
+                return row->state == OUTBOX_PENDING && row->attempts == mark->attempts + 1;
+        case OUTBOX_BURY:
+                return row->state == OUTBOX_DEAD && row->attempts == mark->attempts + 1;
+        case OUTBOX_UNTRIED:
+                return row->state == OUTBOX_PENDING && row->attempts == mark->attempts;
+        }
+        return false;
 }
 
 static semel_code mark_one(struct marking *m, const struct outbox_mark *mark,
                            struct outbox_marked *ret, semel_error *err)
 {
-        bool untried = mark->verdict == OUTBOX_UNTRIED, as_wanted = false;
+        bool untried = mark->verdict == OUTBOX_UNTRIED;
+        struct found row = {.there = true};
+        semel_code code = SEMEL_OK;
         if (m->lost_mask >> mark->slot & 1)
                 return SEMEL_OK;
         if (m->renamed) {
                 ret->changed++;
                 return SEMEL_OK;
         }
-        if (!untried) {
+        if (m->mapped) /* semel's own table gives no number twice (AUTOINCREMENT) */
+                code = look(m, mark, &row, err);
+        if (code == SEMEL_OK && !untried && row.there) {
                 /* total_changes: what a view's trigger does is not in changes(). */
                 int before = sqlite3_total_changes(m->o->ses.db);
                 if (outbox_step(m->o, mark_stmt(m, mark)) != SQLITE_OK)
@@ -128,10 +158,11 @@ static semel_code mark_one(struct marking *m, const struct outbox_mark *mark,
                         return SEMEL_OK;
                 }
         }
-        semel_code code = is_done(m, mark, &as_wanted, err);
+        if (code == SEMEL_OK)
+                code = look(m, mark, &row, err);
         if (code != SEMEL_OK)
                 return code;
-        if (!as_wanted)
+        if (!is_done(m, mark, &row))
                 ret->changed++;
         else if (untried)
                 ret->marked++;
@@ -146,7 +177,7 @@ static semel_code mark_some(struct marking *m, const struct outbox_mark *marks, 
         if (code != SEMEL_OK)
                 return code;
         code = look_at_slots(m, err);
-        m->renamed = outbox_is_mapped(&o->mapping) && outbox_schema_cookie(o) != o->schema_cookie;
+        m->renamed = m->mapped && outbox_schema_cookie(o) != o->schema_cookie;
         for (size_t i = 0; i < n && code == SEMEL_OK; i++)
                 code = mark_one(m, &marks[i], ret, err);
         return outbox_end(o, code, err);
@@ -158,7 +189,8 @@ semel_code sqlite_outbox_mark(struct outbox_session *s, enum outbox_mode mode, b
                               int64_t deadline_us, struct outbox_marked *ret, semel_error *err)
 {
         struct sqlite_outbox *o = outbox_of(s);
-        struct marking m = {.o = o, .keep = keep, .slots = slots, .slot_count = slot_count};
+        struct marking m = {.o = o, .keep = keep, .slots = slots, .slot_count = slot_count,
+                            .mapped = outbox_is_mapped(&o->mapping)};
         struct outbox_marked result = {0};
         (void)mode;
         semel_code code = outbox_ready(o, deadline_us, err);
