@@ -25,4 +25,4 @@ UPDATE semel.outbox o
 SET status = 'PUBLISHING', locked_at = clock_timestamp()
 WHERE o.ctid = ANY (ARRAY(SELECT p.place FROM picked p)) AND o.status || '' = 'PENDING'
 RETURNING o.slot, o.id, o.attempts, o.created_at, o.event_id, o.topic, o.key, o.payload, o.headers,
-  o.partition, o.traceparent, o.ctid
+  o.partition, o.traceparent, o.ctid, o.published_at::timestamptz

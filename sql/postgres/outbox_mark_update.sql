@@ -10,7 +10,7 @@ SET status = CASE w.what WHEN 0 THEN 'PUBLISHED' WHEN 2 THEN 'DEAD' ELSE 'PENDIN
       THEN clock_timestamp() + w.after_us * interval '1 microsecond' END,
     last_error = CASE w.what WHEN 0 THEN NULL WHEN 3 THEN o.last_error ELSE w.reason END,
     locked_at = NULL,
-    published_at = CASE w.what WHEN 0 THEN clock_timestamp() END
+    published_at = CASE w.what WHEN 0 THEN clock_timestamp() ELSE o.published_at END
 FROM unnest($3::bigint[], $4::smallint[], $5::integer[], $7::smallint[], $8::bigint[], $9::text[])
   AS w (id, slot, attempts, what, after_us, reason)
 WHERE o.id >= w.id AND o.id <= w.id AND o.slot = w.slot AND o.attempts = w.attempts AND o.status = $6::text

@@ -43,6 +43,30 @@ static bool init_transactions(struct lane *l)
         return false;
 }
 
+/* What a marker lists. */
+struct listed {
+        int64_t *ids, *published_us;
+        uint8_t (*events)[EVENT_ID_BYTES];
+};
+
+static bool listed_read(struct listed *m, struct span marker, size_t n)
+{
+        m->ids = calloc(n + 1, sizeof *m->ids);
+        m->published_us = calloc(n + 1, sizeof *m->published_us);
+        m->events = calloc(n + 1, sizeof *m->events);
+        bool ok = m->ids && m->published_us && m->events;
+        for (size_t i = 0; i < n && ok; i++)
+                outbox_marker_get(marker, i, &m->ids[i], m->events[i], &m->published_us[i]);
+        return ok;
+}
+
+static void listed_release(struct listed *m)
+{
+        free(m->ids);
+        free(m->published_us);
+        free(m->events);
+}
+
 /* Finish exactly the rows that the marker lists, by both of their ids: a row with a lower id may have
  * been committed meanwhile and is none of them. */
 static bool finish_listed(struct lane *l, struct span marker)
@@ -58,13 +82,10 @@ static bool finish_listed(struct lane *l, struct span marker)
                 relay_fail(r, &err);
                 return false;
         }
-        int64_t *ids = calloc(n + 1, sizeof *ids);
-        uint8_t(*events)[EVENT_ID_BYTES] = calloc(n + 1, sizeof *events);
-        bool ok = ids && events;
-        for (size_t i = 0; i < n && ok; i++)
-                outbox_marker_get(marker, i, &ids[i], events[i]);
+        struct listed m;
+        bool ok = listed_read(&m, marker, n);
         if (ok && l->s->vt->recover(l->s, r->config->done == RELAY_DONE_KEEP, l->slot, l->slot_count,
-                                    ids, (const uint8_t(*)[EVENT_ID_BYTES])events, n,
+                                    m.ids, (const uint8_t(*)[EVENT_ID_BYTES])m.events, m.published_us, n,
                                     relay_deadline_us(r, clock_boot_us() + RECOVER_DEADLINE_US),
                                     &finished, &err) != SEMEL_OK) {
                 if (err.code != SEMEL_ERR_LOST)
@@ -78,8 +99,7 @@ static bool finish_listed(struct lane *l, struct span marker)
                              "marked: marked now",
                           l->index, finished, n);
         }
-        free(ids);
-        free(events);
+        listed_release(&m);
         return ok;
 }
 
@@ -152,7 +172,8 @@ static bool send_marker(struct lane *l)
                 const struct outbox_row *row = &l->rows.row[i];
                 enum wave_fate fate = wave_fate(&l->wave, (int32_t)i);
                 if (fate == WAVE_SENT || fate == WAVE_DONE)
-                        outbox_marker_put(l->marker.p, at++, row->id, row->event.id);
+                        outbox_marker_put(l->marker.p, at++, row->id, row->event.id,
+                                          row->published_us);
         }
         memcpy(l->marker.p + bytes, key, sizeof key);
         ev.payload = span_of(l->marker.p, bytes);

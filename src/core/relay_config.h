@@ -13,8 +13,8 @@ enum {
         RELAY_TEXT_BYTES = 255,
         RELAY_URL_BYTES = 1023,
         RELAY_LANES_MAX = 16,
-        /* A marker of exactly-once lists its rows: 24 bytes each, in a record below 1 MiB. */
-        RELAY_BATCH_ROWS_MAX = 40000,
+        /* A marker of exactly-once lists its rows: 32 bytes each, in a record below 1 MiB. */
+        RELAY_BATCH_ROWS_MAX = 30000,
 };
 
 enum relay_order { RELAY_ORDER_KEY, RELAY_ORDER_STRICT };

@@ -93,6 +93,7 @@ struct outbox_row {
         int16_t slot;
         int32_t attempts;   /* as read: a mark requires it unchanged */
         int64_t created_us; /* database calendar, since 1970 */
+        int64_t published_us; /* as read: when it was published before an operator put it back; 0: never */
         int64_t place;      /* where the driver saw it, for its mark; 0: it does not say */
         struct event event; /* points into the batch */
 };
@@ -247,11 +248,13 @@ struct outbox_vt {
                               enum outbox_on_dead on_dead, size_t max, int64_t deadline_us,
                               const struct outbox_blocked **ret, size_t *ret_n, semel_error *err);
         /* Exactly-once recovery (rule C8): finish exactly the listed rows, where id AND event id
-         * match, whatever their status. */
+         * match, whatever their status.  A row that has been published at another time than when it
+         * was read is none of them: that transaction is marked, and somebody wants it sent again. */
         semel_code (*recover)(struct outbox_session *s, bool keep, const struct outbox_slot *slots,
                               size_t slot_count, const int64_t *ids,
-                              const uint8_t (*event_ids)[EVENT_ID_BYTES], size_t n,
-                              int64_t deadline_us, size_t *ret_finished, semel_error *err);
+                              const uint8_t (*event_ids)[EVENT_ID_BYTES],
+                              const int64_t *published_us, size_t n, int64_t deadline_us,
+                              size_t *ret_finished, semel_error *err);
         /* Two-phase: PUBLISHING rows of these slots that have been so for stuck_after go back to
          * PENDING, under the epochs. */
         semel_code (*unstick)(struct outbox_session *s, const struct outbox_slot *slots,

@@ -719,12 +719,23 @@ static void c8_exactly_once_takes_whole_groups(void **state)
         assert_int_equal(mine(&view), ALL & ~0x1111u);
 }
 
+/* How many rows of a marker are finished by a's recovery. */
+static size_t recover(bool keep, const int64_t *ids, const uint8_t (*event_ids)[EVENT_ID_BYTES],
+                      const int64_t *published_us, size_t n)
+{
+        struct outbox_slot slots[EVENT_SLOTS];
+        size_t finished = 99;
+        OK(a->vt->recover(a, keep, slots, slots_of(&view, slots), ids, event_ids, published_us, n, soon(),
+                          &finished, err));
+        return finished;
+}
+
 /* A row with a lower id commits in between: recovery leaves it alone. */
 static void c8_recovery_finishes_exactly_the_listed_rows(void **state)
 {
         (void)state;
         uint8_t event_ids[3][EVENT_ID_BYTES];
-        int64_t ids[3];
+        int64_t ids[3], never[3] = {0};
         struct outbox_slot slots[EVENT_SLOTS];
         size_t finished = 99;
         int64_t between = add("k", "0"), one = add("k", "1"), two = add("k", "2");
@@ -738,21 +749,53 @@ static void c8_recovery_finishes_exactly_the_listed_rows(void **state)
         outbox_rows_release(&rows);
         event_ids[2][0] ^= 1; /* after a restored backup the same id is another event */
         target->force(target->arg, two, OUTBOX_DEAD, 3, 0, 0);
-        size_t n = slots_of(&view, slots);
-        OK(a->vt->recover(a, true, slots, n, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids, 3, soon(),
-                          &finished, err));
-        assert_int_equal(finished, 2);
+        assert_int_equal(recover(true, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids, never, 3), 2);
         is_state(one, OUTBOX_PUBLISHED, 0);
         is_state(two, OUTBOX_PUBLISHED, 3);
         is_state(between, OUTBOX_PENDING, 0);
-        OK(a->vt->recover(a, false, slots, n, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids, 3, soon(),
-                          &finished, err));
-        is_state(one, -1, 0);
-        is_state(between, OUTBOX_PENDING, 0);
+        ids[0] = between;
+        event_ids[2][0] ^= 1;
+        memcpy(event_ids[0], event_ids[2], EVENT_ID_BYTES);
+        assert_int_equal(recover(false, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids, never, 1), 1);
+        is_state(between, -1, 0);
+        size_t n = slots_of(&view, slots);
         slots[0].epoch++;
         semel_error why = {0};
-        assert_int_equal(a->vt->recover(a, false, slots, n, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids, 3,
-                                        soon(), &finished, &why), SEMEL_ERR_LOST);
+        assert_int_equal(a->vt->recover(a, false, slots, n, ids, (const uint8_t(*)[EVENT_ID_BYTES])event_ids,
+                                        never, 3, soon(), &finished, &why), SEMEL_ERR_LOST);
+}
+
+/* The marker of its first transaction says nothing about the second, however that one goes. */
+static void c8_recovery_leaves_what_is_republished(void **state)
+{
+        (void)state;
+        for (int keep = 0; keep < 2; keep++) {
+                uint8_t event_id[1][EVENT_ID_BYTES];
+                const uint8_t(*event_ids)[EVENT_ID_BYTES] = (const uint8_t(*)[EVENT_ID_BYTES])event_id;
+                int64_t never = 0, again_us, n = 0, id = add(keep ? "kept" : "gone", "1");
+                take(a, &me_a, OUTBOX_EXACTLY_ONCE, ALL);
+                struct outbox_rows rows = fetch(a, (struct ask){.mode = OUTBOX_EXACTLY_ONCE});
+                assert_int_equal(find(&rows, id)->published_us, 0);
+                memcpy(event_id[0], find(&rows, id)->event.id, EVENT_ID_BYTES);
+                struct outbox_mark m = mark_of(find(&rows, id), OUTBOX_DONE);
+                assert_int_equal(mark(a, OUTBOX_EXACTLY_ONCE, true, &view, &m, 1).marked, 1);
+                outbox_rows_release(&rows);
+                OK(a->vt->republish(a, 0, INT64_MAX / 2, -1, "ada", soon(), &n, err));
+                assert_int_equal(n, 1);
+                assert_int_equal(recover(keep, &id, event_ids, &never, 1), 0);
+                is_state(id, OUTBOX_PENDING, 0);
+                /* a try that failed does not make it another row */
+                rows = fetch(a, (struct ask){.mode = OUTBOX_EXACTLY_ONCE});
+                again_us = find(&rows, id)->published_us;
+                assert_true(again_us > 0);
+                m = mark_of(find(&rows, id), OUTBOX_RETRY);
+                assert_int_equal(mark(a, OUTBOX_EXACTLY_ONCE, true, &view, &m, 1).marked, 1);
+                outbox_rows_release(&rows);
+                assert_int_equal(recover(keep, &id, event_ids, &never, 1), 0);
+                is_state(id, OUTBOX_PENDING, 1);
+                assert_int_equal(recover(keep, &id, event_ids, &again_us, 1), 1);
+                is_state(id, keep ? (int)OUTBOX_PUBLISHED : -1, 1);
+        }
 }
 
 /* -- blocked, prune, operators ---------------------------------------------------------------- */
@@ -920,6 +963,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 N(c8a_the_mode_changes_only_when_nobody_owns_anything, MANY_RELAYS | ALL_MODES),
                 N(c8_exactly_once_takes_whole_groups, MANY_RELAYS | ALL_MODES),
                 N(c8_recovery_finishes_exactly_the_listed_rows, ALL_MODES),
+                N(c8_recovery_leaves_what_is_republished, ALL_MODES),
                 T(c5_a_new_owner_learns_which_keys_are_blocked),
                 T(o24_pruning_touches_only_old_published_rows),
                 T(o29_dead_rows_are_listed_counted_retried_and_discarded),

@@ -552,7 +552,7 @@ static void o44_marks_are_planned_in_one_way_only(void **state)
                 {"tried", sql_postgres_outbox_mark_delete_tried, "'{}', '{}', '{}', '{}', 'PENDING'", 1},
                 {"changed", sql_postgres_outbox_mark_update,
                  "'{}', '{}', '{}', '{}', '{}', 'PENDING', '{}', '{}', '{}'", 1},
-                {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true", 2},
+                {"recovered", sql_postgres_outbox_recover, "'{}', '{}', '{}', '{}', true, '{}'", 2},
                 {"claimed", sql_postgres_outbox_fetch_claim, "'{}', '{}', '{}', 1, 1, '{}'", 2},
         };
         db_exec(db, "ALTER TABLE semel.outbox SET (autovacuum_enabled = off); ANALYZE semel.outbox; "

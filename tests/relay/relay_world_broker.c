@@ -309,7 +309,7 @@ void world_other_commits(void)
                 outbox_marker_begin(world.marker[group], n);
                 for (size_t i = 0; i < n; i++) {
                         write_row(&other, id[i]);
-                        outbox_marker_put(world.marker[group], i, id[i], world_find(id[i])->event_id);
+                        outbox_marker_put(world.marker[group], i, id[i], world_find(id[i])->event_id, 0);
                 }
                 world.marker_bytes[group] = outbox_marker_bytes(n);
         }

@@ -158,11 +158,12 @@ static semel_code db_mark(struct outbox_session *s, enum outbox_mode mode, bool 
 
 static semel_code db_recover(struct outbox_session *s, bool keep, const struct outbox_slot *slots,
                              size_t slot_count, const int64_t *ids,
-                             const uint8_t (*event_ids)[EVENT_ID_BYTES], size_t n,
-                             int64_t deadline_us, size_t *ret_finished, semel_error *err)
+                             const uint8_t (*event_ids)[EVENT_ID_BYTES], const int64_t *published_us,
+                             size_t n, int64_t deadline_us, size_t *ret_finished, semel_error *err)
 {
         (void)s;
         (void)keep;
+        (void)published_us; /* nobody has anything sent again here */
         (void)deadline_us;
         size_t finished = 0;
         semel_code code = SEMEL_OK;

@@ -252,28 +252,38 @@ static void c8_a_marker_reads_back(void **state)
 {
         (void)state;
         uint8_t bytes[200], event[EVENT_ID_BYTES], back[EVENT_ID_BYTES];
-        int64_t id;
+        int64_t id, published_us;
         size_t n;
         outbox_marker_begin(bytes, 2);
         memset(event, 0xab, sizeof event);
-        outbox_marker_put(bytes, 0, 1, event);
+        outbox_marker_put(bytes, 0, 1, event, 0);
         event[15] = 7;
-        outbox_marker_put(bytes, 1, INT64_MAX - 5, event);
+        outbox_marker_put(bytes, 1, INT64_MAX - 5, event, INT64_MAX - 6);
         struct span marker = span_of(bytes, outbox_marker_bytes(2));
         assert_true(outbox_marker_count(marker, &n));
         assert_int_equal(n, 2);
-        outbox_marker_get(marker, 1, &id, back);
-        assert_true(id == INT64_MAX - 5);
+        outbox_marker_get(marker, 1, &id, back, &published_us);
+        assert_true(id == INT64_MAX - 5 && published_us == INT64_MAX - 6);
         assert_memory_equal(back, event, sizeof back);
-        outbox_marker_get(marker, 0, &id, back);
+        outbox_marker_get(marker, 0, &id, back, &published_us);
         assert_int_equal(id, 1);
+        assert_int_equal(published_us, 0);
         /* exactly these bytes: another version of semel reads them */
-        static const uint8_t head[] = {'S', 'M', 'K', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0xab};
+        static const uint8_t head[] = {'S', 'M', 'K', 2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0xab};
         assert_memory_equal(bytes, head, sizeof head);
         assert_false(outbox_marker_count(span_of(bytes, marker.n - 1), &n));
         assert_false(outbox_marker_count(span_of(bytes, 3), &n));
-        bytes[3] = 2;
+        bytes[3] = 3;
         assert_false(outbox_marker_count(marker, &n));
+        bytes[3] = 1; /* as earlier versions wrote it */
+        assert_false(outbox_marker_count(marker, &n));
+        marker.n = OUTBOX_MARKER_HEAD_BYTES + 2 * 24;
+        memmove(bytes + OUTBOX_MARKER_HEAD_BYTES + 24, bytes + outbox_marker_bytes(1), 24);
+        assert_true(outbox_marker_count(marker, &n));
+        assert_int_equal(n, 2);
+        outbox_marker_get(marker, 1, &id, back, &published_us);
+        assert_true(id == INT64_MAX - 5 && published_us == 0);
+        assert_memory_equal(back, event, sizeof back);
         char key[OUTBOX_MARKER_KEY_BYTES];
         const uint8_t outbox[EVENT_ID_BYTES] = {0x12, 0x34};
         outbox_marker_key(outbox, 3, key);

@@ -26,6 +26,7 @@ enum {
         COL_PARTITION,
         COL_TRACEPARENT,
         COL_PLACE,
+        COL_PUBLISHED_AT,
 };
 
 enum { SLOT_TOO_LARGE = -1 }; /* outbox_fetch.sql: a row whose bytes did not come */
@@ -83,6 +84,9 @@ static semel_code decode_row(struct held *held, int i, size_t *bytes, semel_erro
                 .slot = (int16_t)pg_result_int(res, i, COL_SLOT),
                 .attempts = (int32_t)pg_result_int(res, i, COL_ATTEMPTS),
                 .created_us = pg_result_time_us(res, i, COL_CREATED_AT),
+                .published_us = PQgetisnull(res, i, COL_PUBLISHED_AT)
+                                        ? 0
+                                        : pg_result_time_us(res, i, COL_PUBLISHED_AT),
                 .place = pg_result_int(res, i, COL_PLACE),
                 .event = {
                         .topic = pg_result_bytes(res, i, COL_TOPIC),

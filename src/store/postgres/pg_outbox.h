@@ -166,8 +166,8 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
                           struct outbox_marked *ret, semel_error *err);
 semel_code pg_outbox_recover(struct outbox_session *s, bool keep, const struct outbox_slot *slots,
                              size_t slot_count, const int64_t *ids,
-                             const uint8_t (*event_ids)[EVENT_ID_BYTES], size_t n,
-                             int64_t deadline_us, size_t *ret_finished, semel_error *err);
+                             const uint8_t (*event_ids)[EVENT_ID_BYTES], const int64_t *published_us,
+                             size_t n, int64_t deadline_us, size_t *ret_finished, semel_error *err);
 semel_code pg_outbox_unstick(struct outbox_session *s, const struct outbox_slot *slots,
                              size_t slot_count, int64_t stuck_after_us, int64_t deadline_us,
                              size_t *ret_rows, semel_error *err);

@@ -235,8 +235,8 @@ semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool 
 
 semel_code pg_outbox_recover(struct outbox_session *s, bool keep, const struct outbox_slot *slots,
                              size_t slot_count, const int64_t *ids,
-                             const uint8_t (*event_ids)[EVENT_ID_BYTES], size_t n,
-                             int64_t deadline_us, size_t *ret_finished, semel_error *err)
+                             const uint8_t (*event_ids)[EVENT_ID_BYTES], const int64_t *published_us,
+                             size_t n, int64_t deadline_us, size_t *ret_finished, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
         struct params *p = &ob->params[0];
@@ -245,16 +245,21 @@ semel_code pg_outbox_recover(struct outbox_session *s, bool keep, const struct o
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        pg_params_clear(p, 5);
+        pg_params_clear(p, 6);
         slot_params(p, slots, slot_count);
         pg_params_array(p, 2, PG_INT8);
         pg_params_array(p, 3, PG_UUID);
         pg_params_scalar(p, 4, PG_BOOL);
+        pg_params_array(p, 5, PG_TIMESTAMPTZ);
         for (size_t i = 0; i < slot_count; i++)
                 named |= 1u << slots[i].slot;
         for (size_t i = 0; i < n; i++) {
                 pg_params_int(p, 2, ids[i]);
                 pg_params_bytea(p, 3, span_of(event_ids[i], EVENT_ID_BYTES));
+                if (published_us[i] == 0)
+                        pg_params_null(p, 5);
+                else
+                        pg_params_time(p, 5, published_us[i]);
         }
         pg_params_int(p, 4, keep);
         code = pg_outbox_one(ob, OQ_RECOVER, p, true, deadline_us, &res, err);

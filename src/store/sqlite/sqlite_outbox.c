@@ -278,12 +278,12 @@ static void sqlite_outbox_abandon(struct outbox_session *s)
 static semel_code sqlite_outbox_recover(struct outbox_session *s, bool keep,
                                         const struct outbox_slot *slots, size_t slot_count,
                                         const int64_t *ids,
-                                        const uint8_t (*event_ids)[EVENT_ID_BYTES], size_t n,
-                                        int64_t deadline_us, size_t *ret_finished,
-                                        semel_error *err)
+                                        const uint8_t (*event_ids)[EVENT_ID_BYTES],
+                                        const int64_t *published_us, size_t n, int64_t deadline_us,
+                                        size_t *ret_finished, semel_error *err)
 {
         (void)s, (void)keep, (void)slots, (void)slot_count, (void)ids, (void)event_ids;
-        (void)deadline_us;
+        (void)published_us, (void)deadline_us;
         if (n == 0) {
                 *ret_finished = 0;
                 return SEMEL_OK;
