@@ -25,6 +25,12 @@
 #define COMMIT_TRY_US (5 * SECOND)
 enum { MARKER_BYTES_MAX = 2 * 1024 * 1024 };
 
+void lane_recovered(struct lane *l, bool yes)
+{
+        l->recovered = yes;
+        relay_share_settle(l->r, l->slot, l->slot_count, yes);
+}
+
 /* -- recovery ---------------------------------------------------------------------------------------------- */
 
 static bool init_transactions(struct lane *l)
@@ -142,7 +148,7 @@ bool lane_recover(struct lane *l)
         /* What was read before init may be published by now; what waits is asked for again. */
         for (size_t i = 0; i < l->slot_count && ok; i++)
                 l->known_epoch[l->slot[i].slot] = 0;
-        l->recovered = ok;
+        lane_recovered(l, ok);
         return ok;
 }
 
@@ -274,5 +280,5 @@ void lane_transaction(struct lane *l)
         }
         /* The next transaction is not committed before this mark is: by not beginning it. */
         if (!lane_settle(l, false))
-                l->recovered = false;
+                lane_recovered(l, false);
 }

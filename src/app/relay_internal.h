@@ -30,6 +30,7 @@ struct relay_slot {
         int lane;
         bool held;   /* a lane's batch may have rows of it */
         bool giving; /* no new batch begins with it */
+        int64_t settled; /* exactly-once: the epoch in which nothing of its batches is unknown */
 };
 
 /* A thread of the relay, and its sign of life. */
@@ -124,6 +125,10 @@ void relay_share_giving(struct relay *r, uint32_t slots);
 uint32_t relay_share_givable(struct relay *r);
 void relay_share_given(struct relay *r, uint32_t slots);
 uint32_t relay_share_mine(struct relay *r);
+/* exactly-once: a lane knows what became of all batches of these slots, or does so no more. */
+void relay_share_settle(struct relay *r, const struct outbox_slot *slots, size_t n, bool settled);
+/* Of ours: a batch of theirs may be committed and unmarked (rule C8a). */
+uint32_t relay_share_unsettled(struct relay *r);
 
 /* -- threads ------------------------------------------------------------------------------------------- */
 

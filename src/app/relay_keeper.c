@@ -79,7 +79,8 @@ static semel_code give(struct keeper *k, semel_error *err)
                                 slots &= ~outbox_group_mask(g);
         if (!slots)
                 return SEMEL_OK;
-        semel_code code = k->s->vt->give(k->s, &r->me, slots, clock_boot_us() + step_us(r), err);
+        semel_code code = k->s->vt->give(k->s, &r->me, slots, slots & relay_share_unsettled(r),
+                                         clock_boot_us() + step_us(r), err);
         if (code != SEMEL_OK)
                 return code;
         relay_share_given(r, slots);
@@ -115,8 +116,13 @@ static void leave(struct keeper *k)
         struct relay *r = k->r;
         struct semel_error err = {0};
         int64_t now = clock_boot_us();
-        if (k->s->vt->leave(k->s, &r->me, relay_deadline_us(r, now + LEAVE_US), &err) == SEMEL_OK)
-                relay_say(r, "gave up all slots");
+        uint32_t unsettled = relay_share_unsettled(r);
+        if (k->s->vt->leave(k->s, &r->me, unsettled, relay_deadline_us(r, now + LEAVE_US), &err) ==
+            SEMEL_OK)
+                relay_say(r, unsettled ? "gave up all slots; the last batch of some is not known to be marked: "
+                                         "a relay in this mode recovers it, and until then the outbox "
+                                         "stays in it"
+                                       : "gave up all slots");
         else
                 relay_say(r, "could not give the slots up, others take them after %lld ms: %s",
                           (long long)(r->config->slot_lease_us / MS), err.text);

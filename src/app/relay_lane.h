@@ -77,7 +77,7 @@ struct lane {
         uint64_t chance;
 
         /* exactly-once */
-        bool recovered; /* nothing is unknown since the last init_transactions */
+        bool recovered; /* nothing is unknown since the last init_transactions: lane_recovered() */
         bool marker_sent;
         struct buf marker;
 };
@@ -117,6 +117,8 @@ bool lane_blocked_refresh(struct lane *l);
 
 /* A producer of this epoch, and what its forerunner left is finished.  false: not now. */
 bool lane_recover(struct lane *l);
+/* Nothing is unknown of the slots that are held, or something is. */
+void lane_recovered(struct lane *l, bool yes);
 /* Publish the batch in one Kafka transaction and mark it. */
 void lane_transaction(struct lane *l);
 

@@ -184,3 +184,25 @@ uint32_t relay_share_mine(struct relay *r)
                         slots |= UINT32_C(1) << i;
         return slots;
 }
+
+void relay_share_settle(struct relay *r, const struct outbox_slot *slots, size_t n, bool settled)
+{
+        pthread_mutex_lock(&r->lock);
+        for (size_t i = 0; i < n; i++)
+                r->slot[slots[i].slot].settled = settled ? slots[i].epoch : 0;
+        pthread_mutex_unlock(&r->lock);
+}
+
+uint32_t relay_share_unsettled(struct relay *r)
+{
+        uint32_t slots = 0;
+        pthread_mutex_lock(&r->lock);
+        for (int i = 0; i < EVENT_SLOTS && r->mode == OUTBOX_EXACTLY_ONCE; i++) {
+                const struct relay_slot *s = &r->slot[i];
+                int64_t epoch = atomic_load(&s->epoch);
+                if (epoch != 0 && (s->held || s->settled != epoch))
+                        slots |= UINT32_C(1) << i;
+        }
+        pthread_mutex_unlock(&r->lock);
+        return slots;
+}

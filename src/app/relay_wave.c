@@ -145,7 +145,7 @@ void lane_producer_drop(struct lane *l, const char *why)
         bus_producer_abandon(l->p);
         bus_producer_close(l->p);
         l->p = NULL;
-        l->recovered = false;
+        lane_recovered(l, false);
         atomic_fetch_add(&l->r->metrics.producer_resets, 1);
         relay_say(l->r, "lane %d: a new producer: %s", l->index, why);
 }

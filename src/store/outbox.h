@@ -218,12 +218,16 @@ struct outbox_vt {
         semel_code (*take)(struct outbox_session *s, const struct outbox_member *me,
                            enum outbox_mode mode, uint32_t slot_mask, int64_t lease_us,
                            int64_t deadline_us, struct outbox_view *ret_view, semel_error *err);
-        /* Give these slots up (rule C2: nothing of them is unreported or unmarked). */
+        /* Give these slots up (rule C2: nothing of them is unreported or unmarked).  unsettled: those
+         * of which a batch of exactly-once may be committed and unmarked.  They are as those of a relay
+         * that died: free for others at once, and the mode does not change before one of them has
+         * recovered and given them (C8a). */
         semel_code (*give)(struct outbox_session *s, const struct outbox_member *me,
-                           uint32_t slot_mask, int64_t deadline_us, semel_error *err);
+                           uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                           semel_error *err);
         /* Give all and be gone. */
         semel_code (*leave)(struct outbox_session *s, const struct outbox_member *me,
-                            int64_t deadline_us, semel_error *err);
+                            uint32_t unsettled, int64_t deadline_us, semel_error *err);
 
         /* -- rows: on a lane's session -- */
 

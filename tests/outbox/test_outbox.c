@@ -218,11 +218,11 @@ static void c1_a_relay_joins_takes_gives_and_leaves(void **state)
         int64_t epoch = view.slots[0].epoch;
         OK(a->vt->take(a, &me_a, OUTBOX_OWNED, 0x00ff, LEASE_US, soon(), &view, err));
         assert_int_equal(view.slots[0].epoch, epoch); /* ours already: nothing changes */
-        OK(a->vt->give(a, &me_a, 0x0001, soon(), err));
+        OK(a->vt->give(a, &me_a, 0x0001, 0, soon(), err));
         OK(a->vt->beat(a, &me_a, LEASE_US, soon(), &view, err));
         assert_int_equal(mine(&view), 0x00fe);
         assert_true(view.slots[0].free);
-        OK(a->vt->leave(a, &me_a, soon(), err));
+        OK(a->vt->leave(a, &me_a, 0, soon(), err));
         OK(a->vt->check(a, OUTBOX_OWNED, soon(), &view, err));
         assert_int_equal(view.members, 0);
         for (int i = 0; i < EVENT_SLOTS; i++)
@@ -699,15 +699,40 @@ static void c8a_the_mode_changes_only_when_nobody_owns_anything(void **state)
         assert_int_equal(b->vt->take(b, &me_b, OUTBOX_OWNED, ALL, LEASE_US, soon(), &view, &why),
                          SEMEL_ERR_REFUSED);
         take(b, &me_b, OUTBOX_EXACTLY_ONCE, ALL);
-        OK(b->vt->leave(b, &me_b, soon(), err));
+        OK(b->vt->leave(b, &me_b, 0, soon(), err));
         take(b, &me_b, OUTBOX_TWO_PHASE, ALL);
         assert_int_equal(view.mode, OUTBOX_TWO_PHASE);
         (void)add("k", "1");
         assert_int_equal(count_now(b, (struct ask){.mode = OUTBOX_TWO_PHASE}), 1);
-        OK(b->vt->leave(b, &me_b, soon(), err));
+        OK(b->vt->leave(b, &me_b, 0, soon(), err));
         assert_int_equal(a->vt->take(a, &me_a, OUTBOX_OWNED, ALL, LEASE_US, soon(), &view, &why),
                          SEMEL_ERR_REFUSED); /* a row is PUBLISHING */
         print_message("   %s\n", why.text);
+}
+
+/* Who could not recover gives its slots up as a dead relay leaves them, one by one or all. */
+static void c8a_slots_that_are_given_up_unsettled_keep_the_mode(void **state)
+{
+        (void)state;
+        semel_error why = {0};
+        for (int leaves = 0; leaves < 2; leaves++) {
+                take(a, &me_a, OUTBOX_EXACTLY_ONCE, ALL);
+                if (leaves) {
+                        OK(a->vt->leave(a, &me_a, 0x1111, soon(), err));
+                } else {
+                        OK(a->vt->give(a, &me_a, 0x1111, 0x1111, soon(), err));
+                        OK(a->vt->leave(a, &me_a, 0, soon(), err));
+                }
+                assert_int_equal(b->vt->take(b, &me_b, OUTBOX_OWNED, ALL, LEASE_US, soon(), &view, &why),
+                                 SEMEL_ERR_REFUSED);
+                assert_non_null(strstr(why.text, "recovers it"));
+                take(b, &me_b, OUTBOX_EXACTLY_ONCE, ALL); /* without waiting for a lease */
+                assert_int_equal(mine(&view), ALL);
+                OK(b->vt->leave(b, &me_b, 0, soon(), err));
+                take(b, &me_b, OUTBOX_OWNED, ALL);
+                assert_int_equal(view.mode, OUTBOX_OWNED);
+                OK(b->vt->leave(b, &me_b, 0, soon(), err));
+        }
 }
 
 static void c8_exactly_once_takes_whole_groups(void **state)
@@ -961,6 +986,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 N(two_phase_takes_nothing_of_a_slot_that_was_lost, MANY_RELAYS | ALL_MODES),
                 N(stuck_rows_go_back_under_the_owners_fence, MANY_RELAYS | ALL_MODES),
                 N(c8a_the_mode_changes_only_when_nobody_owns_anything, MANY_RELAYS | ALL_MODES),
+                N(c8a_slots_that_are_given_up_unsettled_keep_the_mode, MANY_RELAYS | ALL_MODES),
                 N(c8_exactly_once_takes_whole_groups, MANY_RELAYS | ALL_MODES),
                 N(c8_recovery_finishes_exactly_the_listed_rows, ALL_MODES),
                 N(c8_recovery_leaves_what_is_republished, ALL_MODES),

@@ -200,7 +200,7 @@ static void c1_a_takeover_and_a_renewal_never_both_succeed(void **state)
                 assert_int_equal(mine(&renew.view) | mine(&take.view), 0xffff);
                 taken += mine(&take.view) != 0;
                 kept += mine(&renew.view) != 0;
-                assert_int_equal(b->vt->leave(b, &me_b, soon(), NULL), SEMEL_OK);
+                assert_int_equal(b->vt->leave(b, &me_b, 0, soon(), NULL), SEMEL_OK);
         }
         print_message("   %d takeovers, %d renewals\n", taken, kept);
         assert_true(taken > 0 && kept > 0); /* else nothing has raced */

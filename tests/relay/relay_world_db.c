@@ -270,10 +270,12 @@ static semel_code db_take(struct outbox_session *s, const struct outbox_member *
 }
 
 static semel_code db_give(struct outbox_session *s, const struct outbox_member *me,
-                          uint32_t slot_mask, int64_t deadline_us, semel_error *err)
+                          uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                          semel_error *err)
 {
         (void)s;
         (void)me;
+        (void)unsettled;
         (void)deadline_us;
         (void)err;
         pthread_mutex_lock(&world.lock);
@@ -291,10 +293,11 @@ static semel_code db_give(struct outbox_session *s, const struct outbox_member *
 }
 
 static semel_code db_leave(struct outbox_session *s, const struct outbox_member *me,
-                           int64_t deadline_us, semel_error *err)
+                           uint32_t unsettled, int64_t deadline_us, semel_error *err)
 {
         (void)s;
         (void)me;
+        (void)unsettled;
         (void)deadline_us;
         (void)err;
         return SEMEL_OK;

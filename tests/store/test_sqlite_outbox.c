@@ -273,7 +273,7 @@ static void c1_a_second_relay_waits_for_the_first(void **state)
         assert_int_equal(of_b.view.members, 1);
         struct outbox_rows rows = fetch(a, &of_a, 10, NULL, 0);
 
-        assert_int_equal(a->vt->leave(a, &relay_a, soon(), NULL), SEMEL_OK);
+        assert_int_equal(a->vt->leave(a, &relay_a, 0, soon(), NULL), SEMEL_OK);
         assert_int_equal(b->vt->beat(b, &relay_b, LEASE_US, soon(), &of_b.view, NULL), SEMEL_OK);
         assert_true(of_b.view.slots[3].free);
         of_b = take(b, &relay_b);
@@ -293,7 +293,7 @@ static void c2_slots_can_be_given_and_taken_one_by_one(void **state)
         struct sqlite_world *w = *state;
         struct outbox_session *a = open_outbox(w), *b = open_outbox(w);
         struct owner of_a = take(a, &relay_a), before = of_a;
-        assert_int_equal(a->vt->give(a, &relay_a, 0x00ff, soon(), NULL), SEMEL_OK);
+        assert_int_equal(a->vt->give(a, &relay_a, 0x00ff, 0, soon(), NULL), SEMEL_OK);
         assert_int_equal(a->vt->beat(a, &relay_a, LEASE_US, soon(), &of_a.view, NULL), SEMEL_OK);
         look(&of_a);
         assert_int_equal(of_a.n, 8);
@@ -303,7 +303,7 @@ static void c2_slots_can_be_given_and_taken_one_by_one(void **state)
         assert_int_equal(of_a.n, EVENT_SLOTS);
         assert_int_equal(of_a.view.slots[0].epoch, before.view.slots[0].epoch + 1);
         assert_int_equal(of_a.view.slots[9].epoch, before.view.slots[9].epoch);
-        assert_int_equal(a->vt->give(a, &relay_a, ALL_SLOTS, soon(), NULL), SEMEL_OK);
+        assert_int_equal(a->vt->give(a, &relay_a, ALL_SLOTS, 0, soon(), NULL), SEMEL_OK);
         assert_int_equal(take(b, &relay_b).n, EVENT_SLOTS);
         a->vt->close(a);
         b->vt->close(b);

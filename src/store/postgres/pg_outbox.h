@@ -156,9 +156,10 @@ semel_code pg_outbox_take(struct outbox_session *s, const struct outbox_member *
                           enum outbox_mode mode, uint32_t slot_mask, int64_t lease_us,
                           int64_t deadline_us, struct outbox_view *ret_view, semel_error *err);
 semel_code pg_outbox_give(struct outbox_session *s, const struct outbox_member *me,
-                          uint32_t slot_mask, int64_t deadline_us, semel_error *err);
+                          uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                          semel_error *err);
 semel_code pg_outbox_leave(struct outbox_session *s, const struct outbox_member *me,
-                           int64_t deadline_us, semel_error *err);
+                           uint32_t unsettled, int64_t deadline_us, semel_error *err);
 
 semel_code pg_outbox_mark(struct outbox_session *s, enum outbox_mode mode, bool keep,
                           const struct outbox_slot *slots, size_t slot_count,

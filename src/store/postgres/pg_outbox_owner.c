@@ -109,14 +109,19 @@ semel_code pg_outbox_beat(struct outbox_session *s, const struct outbox_member *
         return code == SEMEL_OK ? take_view(res[1], ret_view, err) : code;
 }
 
+static void put_slots(struct params *p, int i, uint32_t mask)
+{
+        pg_params_array(p, i, PG_INT2);
+        for (int slot = 0; slot < EVENT_SLOTS; slot++) {
+                if (mask & 1u << slot)
+                        pg_params_int(p, i, slot);
+        }
+}
+
 static void slots_and_me(struct params *p, uint32_t mask, const struct outbox_member *me, int n)
 {
         pg_params_clear(p, n);
-        pg_params_array(p, 0, PG_INT2);
-        for (int slot = 0; slot < EVENT_SLOTS; slot++) {
-                if (mask & 1u << slot)
-                        pg_params_int(p, 0, slot);
-        }
+        put_slots(p, 0, mask);
         if (n > 1)
                 pg_params_maybe(p, 1, PG_BYTEA, span_of(me->id, sizeof me->id), false);
 }
@@ -141,8 +146,8 @@ static bool is_silent(const struct take *t, struct span owner)
         return false;
 }
 
-/* Rule C8a.  A slot of a relay that is gone counts as owned when the mode is exactly-once: its last
- * batch has to be recovered in that mode. */
+/* Rule C8a.  A slot of a relay that is gone, or that was given up unsettled, counts as owned when the mode
+ * is exactly-once: its last batch has to be recovered in that mode. */
 static semel_code change_mode(struct take *t, enum outbox_mode from, const PGresult *owners,
                               semel_error *err)
 {
@@ -155,7 +160,8 @@ static semel_code change_mode(struct take *t, enum outbox_mode from, const PGres
                                        "%s, then start with mode %s",
                                        outbox_mode_name(from), (int)pg_result_int(owners, i, 0),
                                        from == OUTBOX_EXACTLY_ONCE
-                                               ? "start and stop a relay in that mode, which recovers it"
+                                               ? "run a relay in that mode, with the broker there, which "
+                                                 "recovers it, and stop it"
                                                : "stop the other relays",
                                        outbox_mode_name(t->mode));
         }
@@ -291,29 +297,37 @@ semel_code pg_outbox_take(struct outbox_session *s, const struct outbox_member *
 
 /* -- give ------------------------------------------------------------------------------------- */
 
+static void give_params(struct params *p, uint32_t mask, uint32_t unsettled,
+                        const struct outbox_member *me)
+{
+        slots_and_me(p, mask, me, 3);
+        put_slots(p, 2, unsettled);
+}
+
 semel_code pg_outbox_give(struct outbox_session *s, const struct outbox_member *me,
-                          uint32_t slot_mask, int64_t deadline_us, semel_error *err)
+                          uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                          semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
         PGresult *res = NULL;
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        slots_and_me(&ob->params[0], slot_mask, me, 2);
+        give_params(&ob->params[0], slot_mask, unsettled, me);
         code = pg_outbox_one(ob, OQ_GIVE, &ob->params[0], true, deadline_us, &res, err);
         PQclear(res);
         return code;
 }
 
 semel_code pg_outbox_leave(struct outbox_session *s, const struct outbox_member *me,
-                           int64_t deadline_us, semel_error *err)
+                           uint32_t unsettled, int64_t deadline_us, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
         PGresult *res[3] = {NULL, NULL, NULL};
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        slots_and_me(&ob->params[0], EVENT_ALL_SLOTS, me, 2);
+        give_params(&ob->params[0], EVENT_ALL_SLOTS, unsettled, me);
         view_params(&ob->params[1], span_of(me->id, sizeof me->id));
         const struct pg_step steps[] = {
                 {.query = OQ_GIVE, .params = &ob->params[0]},

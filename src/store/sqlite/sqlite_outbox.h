@@ -118,9 +118,10 @@ semel_code sqlite_outbox_take(struct outbox_session *s, const struct outbox_memb
                               enum outbox_mode mode, uint32_t slot_mask, int64_t lease_us,
                               int64_t deadline_us, struct outbox_view *ret_view, semel_error *err);
 semel_code sqlite_outbox_give(struct outbox_session *s, const struct outbox_member *me,
-                              uint32_t slot_mask, int64_t deadline_us, semel_error *err);
+                              uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                              semel_error *err);
 semel_code sqlite_outbox_leave(struct outbox_session *s, const struct outbox_member *me,
-                               int64_t deadline_us, semel_error *err);
+                               uint32_t unsettled, int64_t deadline_us, semel_error *err);
 
 /* -- sqlite_outbox_rows.c -- */
 

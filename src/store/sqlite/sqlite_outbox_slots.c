@@ -237,10 +237,12 @@ static semel_code give_rows(struct sqlite_outbox *o, const struct outbox_member 
 }
 
 semel_code sqlite_outbox_give(struct outbox_session *s, const struct outbox_member *me,
-                              uint32_t slot_mask, int64_t deadline_us, semel_error *err)
+                              uint32_t slot_mask, uint32_t unsettled, int64_t deadline_us,
+                              semel_error *err)
 {
         struct sqlite_outbox *o = outbox_of(s);
         bool left = true;
+        (void)unsettled; /* there is no exactly-once here */
         semel_code code = outbox_ready(o, deadline_us, err);
         if (code != SEMEL_OK || !o->holds_relay)
                 return code;
@@ -251,8 +253,9 @@ semel_code sqlite_outbox_give(struct outbox_session *s, const struct outbox_memb
 }
 
 semel_code sqlite_outbox_leave(struct outbox_session *s, const struct outbox_member *me,
-                               int64_t deadline_us, semel_error *err)
+                               uint32_t unsettled, int64_t deadline_us, semel_error *err)
 {
+        (void)unsettled;
         struct sqlite_outbox *o = outbox_of(s);
         bool left = true;
         semel_code code = outbox_ready(o, deadline_us, err);
