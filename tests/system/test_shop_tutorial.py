@@ -38,24 +38,36 @@ def test_steps_and_fits():
     assert fits('{"a":"...","b":1}', '{"a":"x","b":1}') and not fits('5 201', '4 201')
 
 
-@pytest.mark.kafka
-def test_every_command_of_the_tutorial(build, procs, tmp):
-    todo = steps(DOC.read_text())
-    assert len(todo) > 20
-    (tmp / 'build').mkdir()
-    (tmp / 'build/shop').symlink_to(build.shop)
+def play(build, procs, home, todo):
+    """Run the commands in a shell of their own; the first one with another output and that output, or None."""
+    (home / 'build').mkdir(parents=True)
+    (home / 'build/shop').symlink_to(build.shop)
     for name in ('payd', 'billing', 'semel'):
-        (tmp / 'build' / name).symlink_to(build.path(name))
-    (tmp / 'examples').symlink_to(DOC.parents[1] / 'examples')
+        (home / 'build' / name).symlink_to(build.path(name))
+    (home / 'examples').symlink_to(DOC.parents[1] / 'examples')
     script = '\n'.join(f"{command}\necho '{MARK}'" for command, _ in todo)
     script = 'trap "kill \\$(jobs -p)" EXIT\n' + script.replace(
         '8080', str(free_port())).replace('8090', str(free_port()))
-    (tmp / 'script').write_text(script)
-    p = procs.run(['bash', 'script'], cwd=tmp, timeout=300)
+    (home / 'script').write_text(script)
+    p = procs.run(['bash', 'script'], cwd=home, timeout=300)
     got = [part.strip('\n').split('\n') for part in p.out().split(MARK)]
     for (command, expected), lines in zip(todo, got):
         lines = [line.rstrip('\r') for line in lines if line != ''] if expected == [] else \
             [line.rstrip('\r') for line in lines]
-        assert len(lines) == len(expected) and all(map(fits, expected, lines)), (
-            f'{command}\nexpected: {expected}\ngot:      {lines}\n{p.err()}')
+        if len(lines) != len(expected) or not all(map(fits, expected, lines)):
+            return command, f'{command}\nexpected: {expected}\ngot:      {lines}\n{p.err()}'
     assert len(got) == len(todo) + 1
+    return None
+
+
+@pytest.mark.kafka
+def test_every_command_of_the_tutorial(build, procs, tmp):
+    """The outputs of a race are those of a machine that starts five programs while a command of one second
+    runs.  One that is too busy for it gets two more tries; nothing else does."""
+    todo = steps(DOC.read_text())
+    assert len(todo) > 20
+    for number in range(3):
+        wrong = play(build, procs, tmp / str(number), todo)
+        if wrong is None or not wrong[0].startswith('five '):
+            break
+    assert wrong is None, wrong[1]
