@@ -14,7 +14,7 @@ from ports import free_port
 from support import upstream as up
 from support.gateway import Gateway
 from support.upstream import REPLY, Upstream
-from support.wait import wait_until
+from support.wait import answered, wait_until
 
 GARBAGE = b'\x00\x01 this is no HTTP \r\n\r\n'
 TWO_LENGTHS = (b'HTTP/1.1 201 Created\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy')
@@ -29,6 +29,9 @@ SMALL = b'x=1'
 # A claim that came back with less of its lease than the upstream may take is given up: a busy machine has 2 s for
 # it, and as long for the end of a server while the upstream answers.
 ROOM = ('--lease', '4s', '--upstream-timeout', '2s')
+# The same for who waits until the lease is over, and asks again.
+SHORT = ('--lease', '2500ms', '--upstream-timeout', '1500ms')
+NOT_YET = ('in-flight', 'store-down')  # what is told of a lease that lasts, and of a claim that was given up
 
 # name: behaviour, executed by then, first status, first problem, retry status under hold
 CELLS = {
@@ -66,8 +69,14 @@ IN_THE_REQUEST = {cell for cell in CELLS if 'the request' in cell}
 
 
 def time_for(cell):
-    """A large body is to be sent in time by a loaded machine too."""
-    return ('--upstream-timeout', '20s') if cell in IN_THE_REQUEST else ()
+    """Only who hangs is not waited for: all others answer in time on a loaded machine too."""
+    return ('--upstream-timeout', '1s') if cell.startswith('hangs') else ()
+
+
+def hung(upstream, executed, key='k'):
+    """One who hangs may read the request when nobody waits for it any more."""
+    wait_until(lambda: upstream.struck == 1, what='the fault to strike')
+    wait_until(lambda: upstream.effects[key] == (1 if executed else 0), what='the effect, or none')
 
 
 def truncated(upstream, conn, request):
@@ -87,11 +96,26 @@ def start(procs, build):
         upstream = Upstream(dedupes)
         ups.append(upstream)
         extra = ['--idempotent'] if dedupes else []
-        return upstream, Gateway(procs, build.semel, upstream.url, url, '--upstream-timeout', '1s',
+        return upstream, Gateway(procs, build.semel, upstream.url, url, '--upstream-timeout', '20s',
                                  *extra, *options)
     yield go
     for upstream in ups:
         upstream.close()
+
+
+def sent(gateway, upstream, key='k', **kw):
+    """Ask until the upstream has the request, since a claim that came too late is given up; the call."""
+    calls = []
+
+    def asked():
+        over = not calls or calls[-1].done()
+        if upstream.effects[key] == 1:
+            return calls[-1]
+        if over:
+            assert not calls or calls[-1].result().problem == 'store-down'
+            calls.append(gateway.background(key, **kw))
+        return None
+    return answered(asked, timeout=30, what='the request to be sent')
 
 
 @pytest.mark.parametrize('cell', CELLS, ids=lambda c: c.replace(' ', '-'))
@@ -101,6 +125,8 @@ def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
     upstream.plan.append(behave)
     body = BODY if cell in IN_THE_REQUEST else SMALL
     first = gateway.post('k', body)
+    if cell.startswith('hangs'):
+        hung(upstream, executed)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     if problem:
@@ -124,6 +150,8 @@ def test_h62_fault_with_an_upstream_that_dedupes(start, sqlite_url, cell):
     upstream.plan.append(behave)
     body = BODY if cell in IN_THE_REQUEST else SMALL
     first = gateway.post('k', body)
+    if cell.startswith('hangs'):
+        hung(upstream, executed)
     assert upstream.struck == 1, 'the fault did not strike'
     assert first.status == status, first
     upstream.release.set()
@@ -140,7 +168,7 @@ def test_h62_fault_with_an_upstream_that_dedupes(start, sqlite_url, cell):
 def test_h68_the_client_leaves_and_then_the_fault_comes(start, sqlite_url, cell, dedupes):
     """Nobody hears the first answer; the record is the same as if somebody had."""
     behave, executed, _, _, retry_status = CELLS[cell]
-    upstream, gateway = start(dedupes, sqlite_url)
+    upstream, gateway = start(dedupes, sqlite_url, *time_for(cell))
     left = threading.Event()
     upstream.plan.append(up.when(left, behave))
     with gateway.leaving('k', SMALL):
@@ -148,6 +176,8 @@ def test_h68_the_client_leaves_and_then_the_fault_comes(start, sqlite_url, cell,
         assert gateway.metric('semel_gateway_requests') == 1, 'nothing was under way'
     left.set()
     gateway.wait_quiet()
+    if cell.startswith('hangs'):
+        hung(upstream, executed)
     assert upstream.struck == 1, 'the fault did not strike'
     assert upstream.effects['k'] == (1 if executed else 0)
     upstream.release.set()
@@ -211,7 +241,7 @@ def test_h62_the_store_goes_down_at_the_completion(procs, build, pg_own, semel, 
         conn.sendall(u.execute(request))
         return True
     upstream.plan.append(holds_the_row)
-    call = gateway.background('k')
+    call = sent(gateway, upstream)
     watch = pg_own.connect(name, autocommit=True).cursor()
 
     def waits():
@@ -314,21 +344,19 @@ def test_a_client_that_leaves_before_the_body_is_whole_claims_nothing(start, sql
 
 @pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
 def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url, procs, build, semel, dedupes):
-    upstream, gateway = start(dedupes, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+    upstream, gateway = start(dedupes, sqlite_url, *SHORT)
     upstream.plan.append(up.hangs(True))
-    call = gateway.background('k')
-    wait_until(lambda: upstream.effects['k'] == 1)
+    call = sent(gateway, upstream)
     gateway.process.kill()
     with pytest.raises(Exception):
         call.result(10)
-    again = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                    '--lease', '1s', *(['--idempotent'] if dedupes else []))
+    again = Gateway(procs, build.semel, upstream.url, sqlite_url, *SHORT, *(['--idempotent'] if dedupes else []))
     if dedupes:
-        reply = wait_until(lambda: (r := again.post('k')).status == 201 and r, timeout=10)
+        reply = wait_until(lambda: (r := again.post('k')).status == 201 and r, timeout=20)
         assert reply.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
         return
-    reply = wait_until(lambda: (r := again.post('k')).problem == 'outcome-unknown' and r, timeout=10)
-    assert reply.status == 409
+    reply = wait_until(lambda: (r := again.post('k')).problem not in NOT_YET and r, timeout=20)
+    assert (reply.status, reply.problem) == (409, 'outcome-unknown')
     assert upstream.effects['k'] == 1
     listed = semel('keys', 'list', '--stuck', '--json', '--db', sqlite_url)
     assert '"UNKNOWN"' in listed.out() and '"k"' in listed.out()
@@ -337,15 +365,13 @@ def test_h8_sigkill_of_the_gateway_under_hold_ends_as_unknown(start, sqlite_url,
 @pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])
 def test_h9_a_gateway_that_was_stopped_beyond_its_lease_changes_nothing(start, sqlite_url, procs, build,
                                                                         dedupes):
-    upstream, gateway = start(dedupes, sqlite_url, '--upstream-timeout', '900ms', '--lease', '1s')
+    upstream, gateway = start(dedupes, sqlite_url, *SHORT)
     upstream.plan.append(up.hangs(True))
-    call = gateway.background('k')
-    wait_until(lambda: upstream.effects['k'] == 1)
+    call = sent(gateway, upstream)
     gateway.process.stop()
-    other = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                    '--lease', '1s', *(['--idempotent'] if dedupes else []))
-    reply = wait_until(lambda: (r := other.post('k')) and r.problem_or_none() != 'in-flight' and r,
-                       timeout=10)
+    other = Gateway(procs, build.semel, upstream.url, sqlite_url, *SHORT, *(['--idempotent'] if dedupes else []))
+    reply = wait_until(lambda: (r := other.post('k')) and r.problem_or_none() not in NOT_YET and r,
+                       timeout=20)
     if dedupes:
         assert reply.status == 201
     else:
@@ -379,7 +405,7 @@ def test_h62_the_store_goes_down_between_claim_and_completion(procs, build, pg_o
         conn.sendall(reply)
         return True
     upstream.plan.append(strikes)
-    first = gateway.post('k', timeout=60)
+    first = sent(gateway, upstream).result(60)
     assert upstream.struck == 1 and first.status == 201
     assert first.header('Semel-Warning') == 'reply-not-recorded'
     assert gateway.metric('semel_gateway_unrecorded_total') == 1
@@ -422,8 +448,7 @@ def test_h62_a_disk_that_is_full(procs, build, sqlite_url, dedupes):
     upstream = Upstream(dedupes)
     extra = ['--idempotent'] if dedupes else []
     limit = ('sh', '-c', 'trap "" XFSZ; ulimit -f 1024; exec "$@"', 'sh')
-    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                      '--lease', '1s', *extra, prefix=limit)
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, *SHORT, *extra, prefix=limit)
     big = b'HTTP/1.1 201 Created\r\nContent-Length: 50000\r\n\r\n' + b'd' * 50000
     heard = []
     for i in range(60):
@@ -442,13 +467,12 @@ def test_h62_a_disk_that_is_full(procs, build, sqlite_url, dedupes):
         assert upstream.effects[f'k{i}'] <= 1
     assert gateway.process.alive()
     gateway.process.kill()
-    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, '--upstream-timeout', '900ms',
-                      '--lease', '1s', *extra)  # there is room again
+    gateway = Gateway(procs, build.semel, upstream.url, sqlite_url, *SHORT, *extra)  # there is room again
     for i, (status, _) in enumerate(heard):
         if heard[i] == (201, None):
             continue
         again = wait_until(lambda i=i: (r := gateway.post(f'k{i}')) and
-                           r.problem_or_none() != 'in-flight' and r, timeout=15)
+                           r.problem_or_none() not in NOT_YET and r, timeout=20)
         if dedupes or status == 503:
             assert again.status == 201, again
         else:
