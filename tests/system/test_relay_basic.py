@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from support import wait_until
-from support.relay import Outbox, Relay, drained, in_order
+from support.relay import Outbox, Relay, drained, in_order, lost_nothing
 
 pytestmark = pytest.mark.kafka
 
@@ -200,17 +200,19 @@ def test_c1_a_relay_that_lost_its_slots_hands_out_nothing_more(outbox, start_rel
 
 def test_relays_share_and_hand_over(outbox, start_relay, kafka):
     topic = kafka.new_topic(3)
-    one = start_relay(slot_lease='1s')
+    one = start_relay()
     wait_until(lambda: one.metric('semel_relay_owned_slots') == 16)
     outbox.fill(topic, 20000)
-    two = start_relay(slot_lease='1s', name='relay2')
+    two = start_relay(name='relay2')
     wait_until(lambda: two.metric('semel_relay_owned_slots') == 8 and
-               one.metric('semel_relay_owned_slots') == 8, 20)
+               one.metric('semel_relay_owned_slots') == 8, 30)
     outbox.fill(topic, 20000, keys=50)
+    lost_nothing(one)
     drained(one)
-    wait_until(lambda: two.metric('semel_relay_owned_slots') == 16, 20)
+    wait_until(lambda: two.metric('semel_relay_owned_slots') == 16, 30)
     outbox.wait_empty()
     assert one.p.returncode == 0
+    lost_nothing(two)
     drained(two)
     messages = kafka.consume_all(topic)
     assert len(messages) == 40000  # C2: a hand-over sends nothing twice

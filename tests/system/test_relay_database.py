@@ -7,7 +7,7 @@ import psycopg2
 import pytest
 
 from support import wait_until
-from support.relay import Outbox, Relay, drained, in_order
+from support.relay import Outbox, Relay, drained, in_order, lost_nothing
 
 pytestmark = pytest.mark.kafka
 
@@ -33,12 +33,12 @@ def test_o1_o2_o5_what_commits_late_is_published_late(outbox, start_relay, kafka
 def test_o30_relays_that_start_at_once_share(outbox, procs, build, pg_store_url, kafka):
     topic = kafka.new_topic(2)
     outbox.fill(topic, 4000)
-    relays = [Relay(procs, build, pg_store_url, kafka.bootstrap, name=f'relay{i}', wait=False,
-                    slot_lease='1s') for i in range(4)]
+    relays = [Relay(procs, build, pg_store_url, kafka.bootstrap, name=f'relay{i}', wait=False) for i in range(4)]
     for r in relays:
         r.port = int(r.p.wait_log(r'admin on port (\d+)', 30).group(1))
     wait_until(lambda: [r.metric('semel_relay_owned_slots') for r in relays] == [4] * 4, 30)
     outbox.wait_empty()
+    lost_nothing(*relays)
     drained(*relays)
     assert in_order(kafka.consume_all(topic)) == (4000, 0)
 
@@ -181,8 +181,9 @@ def test_o50_a_database_that_defaults_to_serializable(outbox, start_relay, kafka
     outbox.sql(f'ALTER DATABASE "{name}" SET default_transaction_isolation = serializable')
     topic = kafka.new_topic(2)
     outbox.fill(topic, 5000)
-    one, two = (start_relay(name=n, batch_rows=200, attempts_max=1, slot_lease='1s') for n in ('relay1', 'relay2'))
+    one, two = (start_relay(name=n, batch_rows=200, attempts_max=1) for n in ('relay1', 'relay2'))
     outbox.wait_empty()
     assert one.rows('dead') + two.rows('dead') + one.rows('retried') + two.rows('retried') == 0
+    lost_nothing(one, two)
     drained(one, two)
     assert in_order(kafka.consume_all(topic)) == (5000, 0)

@@ -49,6 +49,11 @@ def drained(*relays, code=0):
         assert p.terminate(30) == code, p.logs()
 
 
+def lost_nothing(*relays):
+    """None of them lost a slot's lease: so nothing may have been sent twice."""
+    assert [r.metric('semel_relay_lost_slots_total') for r in relays] == [0] * len(relays)
+
+
 class Outbox:
     """The table semel.outbox of a PostgreSQL database."""
 
