@@ -24,7 +24,7 @@ struct tcp_proxy {
         int pairs;
         _Atomic int mode;
         _Atomic bool cut, stop;
-        _Atomic long lost;
+        _Atomic long lost, accepted;
 };
 
 static struct sockaddr_in loopback(int port)
@@ -54,6 +54,7 @@ static void accept_one(struct tcp_proxy *px)
                 (void)close(server);
                 return;
         }
+        px->accepted++;
         px->client[px->pairs] = client;
         px->server[px->pairs++] = server;
 }
@@ -149,6 +150,11 @@ void tcp_proxy_cut(struct tcp_proxy *px)
 long tcp_proxy_lost(const struct tcp_proxy *px)
 {
         return px->lost;
+}
+
+long tcp_proxy_accepted(const struct tcp_proxy *px)
+{
+        return px->accepted;
 }
 
 void tcp_proxy_stop(struct tcp_proxy *px)

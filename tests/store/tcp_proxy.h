@@ -27,6 +27,8 @@ void tcp_proxy_set(struct tcp_proxy *px, enum proxy_mode mode);
 void tcp_proxy_cut(struct tcp_proxy *px);
 /* Bytes of the server thrown away so far. */
 long tcp_proxy_lost(const struct tcp_proxy *px);
+/* Connections so far, without those that were refused. */
+long tcp_proxy_accepted(const struct tcp_proxy *px);
 void tcp_proxy_stop(struct tcp_proxy *px);
 
 #endif

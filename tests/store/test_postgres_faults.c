@@ -238,6 +238,197 @@ static void a7_a_claim_that_ended_unknown_is_undone_when_the_database_is_back(vo
         store_op_release(&op);
 }
 
+/* -- the same, while the database is ill ------------------------------------------------------- */
+
+static void settings_as_before(void)
+{
+        db_exec(db, "SET default_transaction_read_only = off");
+        db_exec(db, "ALTER SYSTEM RESET synchronous_standby_names");
+        db_exec(db, "ALTER SYSTEM RESET default_transaction_read_only");
+        db_exec(db, "SELECT pg_reload_conf()");
+}
+
+static int teardown_settings(void **state)
+{
+        settings_as_before();
+        return teardown(state);
+}
+
+/* The row is there, and its caller was told that nobody knows. */
+static void claim_that_ends_unknown(struct store_op *op, const struct command_claim *claim)
+{
+        long lost = tcp_proxy_lost(px);
+        tcp_proxy_set(px, PROXY_LOSE_REPLIES);
+        op_claim_init(op, claim);
+        op->deadline_us = clock_boot_us() + 500 * MS;
+        ops_submit(st, op, 1);
+        turn_until(reply_was_lost, &lost);
+        tcp_proxy_set(px, PROXY_REFUSE);
+        tcp_proxy_cut(px);
+        turn_until(nothing_pending, NULL);
+        assert_int_equal(op->err.code, SEMEL_ERR_UNKNOWN);
+        assert_int_equal(db_int(db, "SELECT state FROM semel.command"), COMMAND_IN_FLIGHT);
+}
+
+static void the_claim_is_undone(void)
+{
+        turn_until(no_row_in_flight, NULL);
+        assert_int_equal(db_int(db, "SELECT state FROM semel.command"), COMMAND_FREE);
+}
+
+static int64_t waiting_for_locks(void)
+{
+        return db_int(db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                          "AND application_name LIKE 'semel/%%'");
+}
+
+static bool waits_for_a_lock(void *arg)
+{
+        (void)arg;
+        return waiting_for_locks() > 0;
+}
+
+static bool waits_for_no_lock(void *arg)
+{
+        (void)arg;
+        return waiting_for_locks() == 0;
+}
+
+static int64_t commits_that_hang(void)
+{
+        return db_int(db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+}
+
+/* To undo it the store waits for the transaction in doubt, and not for one lock timeout only: it
+ * must not take the row that nobody can see yet for somebody else's. */
+static void a7_a_claim_whose_commit_hangs_is_undone_when_it_lands(void **state)
+{
+        (void)state;
+        struct command_claim claim = claim_of(1, false);
+        struct store_op op;
+        db_exec(db, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+        db_exec(db, "SELECT pg_reload_conf()");
+        db_wait(db, 1, "SELECT (current_setting('synchronous_standby_names') = 'nobody')::int");
+        op_claim_init(&op, &claim);
+        op.deadline_us = clock_boot_us() + SECOND;
+        ops_submit(st, &op, 1);
+        turn_until(nothing_pending, NULL);
+        assert_int_equal(op.err.code, SEMEL_ERR_UNKNOWN);
+        assert_int_equal(commits_that_hang(), 1);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.command"), 0);
+        for (int tries = 0; tries < 2; tries++) {
+                turn_until(waits_for_a_lock, NULL);
+                turn_until(waits_for_no_lock, NULL);
+        }
+        assert_int_equal(commits_that_hang(), 1);
+        settings_as_before();
+        db_wait(db, 1, "SELECT count(*) FROM semel.command"); /* it lands */
+        the_claim_is_undone();
+        store_op_release(&op);
+}
+
+static bool connected_again(void *arg)
+{
+        return tcp_proxy_accepted(px) >= *(long *)arg;
+}
+
+/* The store finds a standby where the primary was. */
+static void a7_a_claim_that_ended_unknown_outlasts_a_read_only_server(void **state)
+{
+        (void)state;
+        struct command_claim claim = claim_of(1, false);
+        struct store_op op;
+        claim_that_ends_unknown(&op, &claim);
+        db_exec(db, "ALTER SYSTEM SET default_transaction_read_only = on");
+        db_exec(db, "SELECT pg_reload_conf()");
+        db_wait(db, 1, "SELECT (current_setting('default_transaction_read_only') = 'on')::int");
+        long enough = tcp_proxy_accepted(px) + 6; /* it comes back for the claim alone */
+        tcp_proxy_set(px, PROXY_PASS);
+        turn_until(connected_again, &enough);
+        assert_int_equal(db_int(db, "SELECT state FROM semel.command"), COMMAND_IN_FLIGHT);
+        settings_as_before();
+        the_claim_is_undone();
+        store_op_release(&op);
+}
+
+static bool raised_often(void *arg)
+{
+        (void)arg;
+        return db_int(db, "SELECT last_value FROM semel.raised") >= 3;
+}
+
+/* The claim is found again, and its release meets a full disk. */
+static void a7_a_claim_that_ended_unknown_outlasts_a_release_that_fails(void **state)
+{
+        (void)state;
+        struct command_claim claim = claim_of(1, false);
+        struct store_op op;
+        claim_that_ends_unknown(&op, &claim);
+        db_exec(db, "CREATE SEQUENCE semel.raised");
+        db_exec(db, "CREATE FUNCTION semel.raise() RETURNS trigger LANGUAGE plpgsql AS "
+                    "$$BEGIN PERFORM nextval('semel.raised'); "
+                    "RAISE 'full' USING ERRCODE = '53100'; END$$");
+        db_exec(db, "CREATE TRIGGER raise BEFORE UPDATE ON semel.command FOR EACH ROW "
+                    "EXECUTE FUNCTION semel.raise()");
+        tcp_proxy_set(px, PROXY_PASS);
+        turn_until(raised_often, NULL);
+        db_exec(db, "DROP TRIGGER raise ON semel.command");
+        the_claim_is_undone();
+        store_op_release(&op);
+}
+
+static bool pauses(void *arg)
+{
+        int64_t left_us = st->vt->deadline_us(st) - clock_boot_us();
+        (void)arg;
+        return left_us > 0 && left_us < 200 * MS;
+}
+
+/* It waits for its lock with its like only, again and again: no caller's claim waits with it. */
+static void b2_a_claim_that_is_being_undone_holds_up_nobody(void **state)
+{
+        (void)state;
+        enum { N = 16 };
+        static struct store_op ops[N];
+        struct store *const stores[] = {st};
+        struct command_claim claim = claim_of(N, false);
+        struct store_op op;
+        PGconn *holder = db_open();
+        db_exec(db, "CREATE SEQUENCE semel.tried");
+        db_exec(db, "CREATE FUNCTION semel.count_tries() RETURNS trigger LANGUAGE plpgsql AS "
+                    "$$BEGIN IF NEW.id <> %s THEN PERFORM nextval('semel.tried'); END IF; "
+                    "RETURN NEW; END$$", sql_id(&claim));
+        db_exec(db, "CREATE TRIGGER count_tries BEFORE INSERT ON semel.command FOR EACH ROW "
+                    "EXECUTE FUNCTION semel.count_tries()");
+        db_exec(holder, "BEGIN");
+        db_insert_row(holder, &claim);
+        tcp_proxy_set(px, PROXY_LOSE_REQUESTS);
+        op_claim_init(&op, &claim);
+        op.deadline_us = clock_boot_us() + 500 * MS;
+        ops_submit(st, &op, 1);
+        turn_until(nothing_pending, NULL);
+        assert_int_equal(op.err.code, SEMEL_ERR_UNKNOWN);
+        tcp_proxy_set(px, PROXY_PASS);
+        tcp_proxy_cut(px);
+        turn_until(waits_for_a_lock, NULL);
+        turn_until(pauses, NULL);
+        while (st->vt->deadline_us(st) > clock_boot_us())
+                (void)poll(NULL, 0, 1); /* the next step takes it up again, and with it those: */
+        for (unsigned i = 0; i < N; i++) {
+                struct command_claim other = claim_of(i, false);
+                op_claim_init(&ops[i], &other);
+        }
+        ops_submit(st, ops, N);
+        ops_finish(stores, 1, 0);
+        for (unsigned i = 0; i < N; i++) {
+                assert_int_equal(ops[i].out.claim.answer.outcome, COMMAND_RUN);
+                store_op_release(&ops[i]);
+        }
+        assert_int_equal(db_int(db, "SELECT last_value FROM semel.tried"), N);
+        PQfinish(holder);
+        store_op_release(&op);
+}
+
 /* -- the server -------------------------------------------------------------------------------- */
 
 static void h70_a_server_that_is_down_is_said_in_time_and_nothing_happens(void **state)
@@ -481,12 +672,17 @@ static void a_trigger_that_raises_once_does_not_lose_a_reply(void **state)
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TS(name) cmocka_unit_test_setup_teardown(name, setup, teardown_settings)
         const struct CMUnitTest tests[] = {
                 T(a7_h15_a_claim_whose_commit_was_not_heard_of_is_held),
                 T(a7_a_takeover_whose_commit_was_not_heard_of_happened_once),
                 T(a7_each_write_whose_commit_was_not_heard_of_is_done),
                 T(a7_an_operators_verdict_leaves_one_audit_row),
                 T(a7_a_claim_that_ended_unknown_is_undone_when_the_database_is_back),
+                TS(a7_a_claim_whose_commit_hangs_is_undone_when_it_lands),
+                TS(a7_a_claim_that_ended_unknown_outlasts_a_read_only_server),
+                T(a7_a_claim_that_ended_unknown_outlasts_a_release_that_fails),
+                T(b2_a_claim_that_is_being_undone_holds_up_nobody),
                 T(h70_a_server_that_is_down_is_said_in_time_and_nothing_happens),
                 T(b10_a_server_crash_under_load_loses_and_doubles_nothing),
                 T(b10_backends_that_are_terminated_are_replaced),

@@ -114,12 +114,13 @@ static struct batch *form(struct op_list *q, enum lane lane)
         bool alone = q->first->stage & OP_ALONE;
         size_t max = alone ? 1 : vt->ops_max;
         size_t bytes = 0;
+        uint32_t own = q->first->stage & OP_ORPHAN; /* no caller waits for their locks (B2) */
         for (struct store_op **at = &q->first; *at && b->n < max;) {
                 struct store_op *op = *at;
                 size_t more = vt->bytes ? vt->bytes(op) : 0;
                 if (b->n > 0 && bytes + more > LIMIT_BATCH_BYTES)
                         break;
-                if ((b->n > 0 && op->stage & OP_ALONE) ||
+                if ((b->n > 0 && op->stage & OP_ALONE) || (op->stage & OP_ORPHAN) != own ||
                     (vt->distinct && !id_set_add(&ids, pg_op_id(op)))) {
                         at = &op->next;
                         continue;

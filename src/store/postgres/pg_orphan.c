@@ -4,6 +4,8 @@
  * nobody would ever end it.  So it is issued again until the database says what it is, which
  * also waits for the one in doubt, and then released: it was never dispatched.  A release
  * alone would find no row now, and the late claim would be there a second later.
+ * Both count as in doubt (OP_IN_DOUBT): a key that is locked may be locked by the very claim, and
+ * no error of the server (a full disk, a standby) says anything about it.
  */
 #include <stdlib.h>
 
@@ -53,10 +55,13 @@ static void orphan_done(struct store_op *op)
 /* The oldest makes room: it ends as UNKNOWN when its lease is over. */
 static void drop_oldest(struct pg_store *st)
 {
-        struct orphan *o = st->orphans;
-        while (o->older)
-                o = o->older;
-        o->op.deadline_us = 0;
+        struct orphan *oldest = NULL;
+        for (struct orphan *o = st->orphans; o; o = o->older) {
+                if (o->op.deadline_us != 0) /* else it is under way, and was dropped before */
+                        oldest = o;
+        }
+        if (oldest)
+                oldest->op.deadline_us = 0;
         st->expire_us = 0;
 }
 

@@ -461,7 +461,7 @@ static void pg_submit(struct store *base, struct store_op *op)
 
 void pg_submit_own(struct pg_store *st, struct store_op *op)
 {
-        op->stage = OP_ORPHAN;
+        op->stage = OP_ORPHAN | OP_IN_DOUBT;
         op->tries = 0;
         op->deadline_us = INT64_MAX;
         st->ops++;

@@ -174,7 +174,8 @@ void pg_restart(struct pg_store *st, struct store_op *op, int64_t delay_us);
 void pg_fail(struct pg_store *st, struct store_op *op);
 /* A batch to be sent before the queues' turn; taken. */
 void pg_form(struct pg_store *st, struct batch *b);
-/* A new operation of the store's own; never expires. */
+/* A new operation of the store's own, about what is in doubt: it never expires, and no error ends
+ * it. */
 void pg_submit_own(struct pg_store *st, struct store_op *op);
 
 /* -- pg_batch.c ------------------------------------------------------------------------------- */
