@@ -113,7 +113,7 @@ semel_consumer *semel_consumer_new(const char *db, const char *brokers, const ch
         c->config.attempts_max = 10;
         c->config.batch_rows = 20; /* functions may take their time inside the transaction */
         c->config.workers = 4;
-        c->config.retention_us = 8 * 24 * HOUR; /* Kafka keeps a topic 7 days, unless told */
+        c->config.retention_us = DEFAULT_INBOX_RETENTION_US;
         c->config.db = keep(c, db, err);
         c->config.bus.brokers = keep(c, brokers, err);
         c->config.group = keep(c, group, err);

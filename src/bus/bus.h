@@ -217,7 +217,8 @@ semel_code bus_consumer_commit(struct bus_consumer *c, const struct bus_partitio
  * of which those that transactions leave behind are no messages. */
 int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p);
 
-/* retention.ms of a topic, 0 when unknown, -1 when for ever (rule D5). */
+/* How long an event may stay in a topic: retention.ms and segment.ms together, since Kafka deletes whole
+ * segments, by their youngest record.  0 when unknown, -1 when for ever (rule D5). */
 semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
                                int64_t *ret_ms, semel_error *err);
 

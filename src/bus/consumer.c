@@ -413,14 +413,19 @@ int64_t bus_consumer_lag(struct bus_consumer *c, const struct bus_partition *p)
 semel_code bus_topic_retention(struct bus_consumer *c, const char *topic, int64_t timeout_us,
                                int64_t *ret_ms, semel_error *err)
 {
-        struct bus_setting policy_and_time[] = {{"cleanup.policy", ""}, {"retention.ms", ""}};
-        const char *policy = policy_and_time[0].value, *time = policy_and_time[1].value;
-        if (!bus_topic_settings(c->rk, topic, policy_and_time, 2, bus_ms(timeout_us)))
+        struct bus_setting settings[] = {
+                {"cleanup.policy", ""}, {"retention.ms", ""}, {"segment.ms", ""}};
+        const char *policy = settings[0].value;
+        if (!bus_topic_settings(c->rk, topic, settings, sizeof settings / sizeof settings[0],
+                                bus_ms(timeout_us)))
                 return err_set(err, SEMEL_ERR_STORE_DOWN, "Kafka does not answer about topic \"%s\"",
                                topic);
+        int64_t ms = strtoll(settings[1].value, NULL, 10); /* "" is 0: not known */
+        int64_t segment_ms = strtoll(settings[2].value, NULL, 10);
+        if (ms > 0 && segment_ms > 0)
+                ms = segment_ms < INT64_MAX - ms ? ms + segment_ms : INT64_MAX;
         if (policy[0] && !strstr(policy, "delete"))
-                *ret_ms = -1; /* compacted: the last record of each key stays */
-        else
-                *ret_ms = strtoll(time, NULL, 10); /* "" is 0: not known */
+                ms = -1; /* compacted: the last record of each key stays */
+        *ret_ms = ms;
         return SEMEL_OK;
 }

@@ -248,9 +248,9 @@ static const struct option_def defs[OPTION_COUNT] = {
                             .help = "send dead events there too, through the outbox (`semel relay` "
                                     "publishes them)"},
         [OPT_CONSUME_RETENTION] = {"inbox-retention", NULL, OPTION_DURATION, "TIME",
-                                 .fallback = "8d", .min = 0, .max = LIMIT_RETENTION_US / MS,
+                                 .fallback = "15d", .min = 0, .max = LIMIT_RETENTION_US / MS,
                                  .help = "how long applied events are remembered: longer than the "
-                                         "topic keeps them (Kafka: 7 days); 0 is for ever"},
+                                         "topic keeps them (Kafka: up to 14 days); 0 is for ever"},
 };
 
 const struct option_def *option_def(enum option_id id)

@@ -141,10 +141,11 @@ static void compare_retention(struct consume *c)
                         consume_say(c, "warning: topic %s keeps its events for ever, and "
                                     "--inbox-retention forgets them: events that are delivered "
                                     "again after that are applied again", c->config.topics[i]);
-                else if (ms * MS >= c->config.retention_us)
-                        consume_say(c, "warning: topic %s keeps its events for %lld h, and "
-                                    "--inbox-retention is %lld h: make it longer than the topic's, "
-                                    "or events that are delivered again are applied again",
+                else if (ms >= c->config.retention_us / MS)
+                        consume_say(c, "warning: topic %s keeps its events for up to %lld h "
+                                    "(retention.ms and segment.ms), and --inbox-retention is %lld "
+                                    "h: make it longer than the topic's, or events that are "
+                                    "delivered again are applied again",
                                     c->config.topics[i], (long long)(ms / 3600000),
                                     (long long)(c->config.retention_us / HOUR));
         }

@@ -24,6 +24,9 @@
 #define CONSUME_CANCEL_US (2 * SECOND)     /* and then its end is waited for */
 #define CONSUME_STALL_US (60 * SECOND)     /* rule D2 */
 #define CONSUME_PRUNE_US (60 * SECOND)
+/* Nothing is forgotten so soon after an assignment: this part of the retention, at most so long. */
+enum { CONSUME_SETTLE_SHARE = 1000 };
+#define CONSUME_SETTLE_US (1 * HOUR)
 #define CONSUME_LETTER_US (1 * SECOND)
 #define CONSUME_LAG_US (2 * SECOND)
 #define CONSUME_SAY_US (60 * SECOND)       /* between two lines about a trouble that lasts */
@@ -117,6 +120,7 @@ struct consume {
         int64_t trouble_us; /* when a trouble with the broker was said; 0: there is none */
         semel_code trouble;
         bool caught_up; /* an offset was committed in this run (O65) */
+        int64_t settled_us; /* the last assignment is that long ago then that rows may be forgotten */
         atomic_bool may_prune;
 
         pthread_t keeper_thread;

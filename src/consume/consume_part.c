@@ -206,9 +206,11 @@ void part_commit(struct consume *c)
 {
         commit_some(c);
         /* Rows may be forgotten once what a lost offset could bring again was seen (O65): every
-         * partition has committed an offset in this run, or was quiet for long. */
-        int64_t quiet_us = clock_boot_us() - CONSUME_QUIET_US;
-        bool may = c->caught_up;
+         * partition has committed an offset in this run, or was quiet for long.  They are forgotten for
+         * all members of the group: one that has got a partition just now needs time to read it, and who
+         * has none knows nothing. */
+        int64_t now_us = clock_boot_us(), quiet_us = now_us - CONSUME_QUIET_US;
+        bool may = c->caught_up && c->parts && now_us >= c->settled_us;
         (void)pthread_mutex_lock(&c->mu);
         for (const struct part *p = c->parts; p; p = p->next)
                 may &= p->sent_offset >= 0 || (p->n == 0 && p->progress_us < quiet_us);
@@ -220,6 +222,10 @@ void part_commit(struct consume *c)
 
 void part_assign(struct consume *c, const struct bus_partition *list, size_t n)
 {
+        int64_t settle_us = c->config.retention_us / CONSUME_SETTLE_SHARE;
+        c->settled_us = clock_boot_us() +
+                        (settle_us < CONSUME_SETTLE_US ? settle_us : CONSUME_SETTLE_US);
+        atomic_store(&c->may_prune, false);
         count(c, COUNT_REBALANCES, 1);
         consume_say(c, "%zu partition%s assigned", n, n == 1 ? "" : "s");
         (void)pthread_mutex_lock(&c->mu);

@@ -54,9 +54,9 @@ const struct setting consume_settings[] = {
         {.name = "workers", .type = SETTING_INT, .offset = AT(workers), .min = 1, .max = 64,
          .fallback = "4", .text = "Partitions that are worked on at the same time, each with a connection."},
         {.name = "inbox_retention", .type = SETTING_DURATION, .offset = AT(inbox_retention_us), .min = 0,
-         .max = LIMIT_RETENTION_US, .fallback = "192h", /* Kafka keeps a topic for 168h */
-         .text = "How long applied events are remembered: longer than the topic keeps them.  0 is for "
-                 "ever."},
+         .max = LIMIT_RETENTION_US, .fallback = "360h", /* Kafka keeps an event for up to 336h */
+         .text = "How long applied events are remembered: longer than the topic's retention.ms and "
+                 "segment.ms together.  0 is for ever."},
         {.name = "admin", .type = SETTING_TEXT, .offset = AT(admin), .max = CONSUME_TEXT_BYTES,
          .fallback = "",
          .text = "Where /healthz, /readyz and /metrics are served; off unless given.  An address that "

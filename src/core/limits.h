@@ -108,6 +108,9 @@ enum {
 #define DEFAULT_CALL_DEADLINE_US (60 * SECOND)
 #define DEFAULT_CALL_ATTEMPT_US (10 * SECOND)
 #define DEFAULT_RETENTION_US (24 * HOUR)
+/* Kafka keeps an event for retention.ms after the youngest one of its segment, which is segment.ms
+ * younger at most: 7 days each, unless told.  The settings say it too: 360h, 15d. */
+#define DEFAULT_INBOX_RETENTION_US (15 * 24 * HOUR)
 #define DEFAULT_CALL_TIMEOUT_US (5 * SECOND)
 
 #endif

@@ -358,12 +358,16 @@ static void d5_the_retention_of_a_topic_is_known(void **state)
 {
         (void)state;
         static const char *const hour[] = {"retention.ms", "3600000", NULL};
+        static const char *const both[] = {"retention.ms", "3600000", "segment.ms", "60000", NULL};
+        static const char *const long_ago[] = {"retention.ms", "9223372036854775807", NULL};
         static const char *const ever[] = {"retention.ms", "-1", NULL};
+        static const int64_t week = 604800000; /* what both settings are unless told */
         static const char *const compact[] = {"cleanup.policy", "compact", NULL};
         static const struct {
                 const char *const *settings;
                 int64_t ms;
-        } table[] = {{hour, 3600000}, {ever, -1}, {compact, -1}, {NULL, 604800000}};
+        } table[] = {{hour, 3600000 + week}, {both, 3660000},    {long_ago, INT64_MAX},
+                     {ever, -1},             {compact, -1},      {NULL, 2 * week}};
         struct bus_consumer *c = consumer(kit_topic("g"), kit_topic("t"), NULL);
         for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
                 const char *topic = kit_topic("retention");

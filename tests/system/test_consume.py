@@ -431,7 +431,7 @@ def test_o70_events_past_their_retention_are_forgotten(world):
                             f"'{world.group}', 's', n::text, NULL, now() - interval '9 days' "
                             "FROM generate_series(1, 2500) n")
     world.kafka.produce(topic, [event(1)])
-    p = world.start(topic, '--inbox-retention', '8d')
+    p = world.start(topic, '--inbox-retention', '1h')
     wait_until(lambda: world.value('SELECT count(*) FROM semel.processed_event') == 1, 30)
     assert p.terminate() == 0
 
@@ -445,18 +445,58 @@ def test_o65_what_may_still_come_is_not_forgotten(world):
     assert p.terminate() == 0
     world.pg.psql(world.db, "UPDATE semel.processed_event SET processed_at = now() - interval '9 days'")
     lost = world.group + 'lost'
-    q = world.start(topic, '--inbox-retention', '8d', '--consumer', world.group, group=lost)
+    q = world.start(topic, '--inbox-retention', '1h', '--consumer', world.group, group=lost)
     world.wait_committed(topic, 50, 2, group=lost)
     wait_until(lambda: world.value('SELECT count(*) FROM semel.processed_event') == 0, 30)
     assert world.effects() == 50
     assert q.terminate() == 0
 
 
-def test_d5_a_retention_shorter_than_the_topics_is_said(world):
-    topic = world.kafka.new_topic(config={'retention.ms': str(30 * 86400 * 1000)})
+def test_d5_o65_one_member_does_not_forget_what_another_has_yet_to_read(world):
+    topic = world.kafka.new_topic(2)
+    world.kafka.produce(topic, [event(i) for i in range(50)])
     p = world.start(topic)
-    p.wait_log(f'warning: topic {topic} keeps its events for 720 h', 20)
+    world.wait_effects(50)
     assert p.terminate() == 0
+    world.pg.psql(world.db, "UPDATE semel.processed_event SET processed_at = now() - interval '9 days'")
+    blocker = world.pg.connect(world.db, autocommit=False)  # one partition is not read past its first event
+    blocker.cursor().execute('DELETE FROM semel.processed_event WHERE event_id = %s', (event(0)[2][0][1],))
+    options = ('--inbox-retention', '8d', '--consumer', world.group)
+    lost = world.group + 'lost'
+    members = [world.start(topic, *options, group=lost) for _ in range(2)]
+    wait_until(lambda: [world.metric(m, 'semel_consume_partitions') for m in members] == [1, 1], 30)
+    before = world.committed(topic, 2, lost)
+    world.kafka.produce(topic, [event(i) for i in range(50, 70)])
+    wait_until(lambda: world.committed(topic, 2, lost) > before, 30)
+    wait_until(lambda: sum(world.metric(m, 'semel_consume_queued') > 0 for m in members) == 1, 30)
+    (free,) = [m for m in members if world.metric(m, 'semel_consume_queued') == 0]
+
+    def has_looked():
+        """Letters are looked at before what may be forgotten, by the same thread."""
+        world.pg.psql(world.db, "INSERT INTO semel.dead_letter (consumer, source, event_id, state, topic, "
+                      "kafka_partition, kafka_offset, headers, attempts, reason) SELECT "
+                      f"'{world.group}', 's', 'x', 1, 't', 0, 0, '[]', 1, 'why' FROM generate_series(1, 20)")
+        return world.metric(free, 'semel_consume_letters_applied_total') > 2
+    wait_until(has_looked, 30, interval=0.5)
+    assert world.value("SELECT count(*) FROM semel.processed_event WHERE processed_at < now() - "
+                       "interval '1 day'") == 50
+    blocker.rollback()
+    blocker.close()
+    world.wait_committed(topic, 70, 2, lost)
+    assert world.value("SELECT count(*) FROM effect WHERE payload <> ''") == 70
+    for m in members:
+        assert m.terminate() == 0
+
+
+def test_d5_a_retention_shorter_than_the_topics_is_said(world):
+    """A segment is deleted when its youngest event is old enough: the first one stays for both times."""
+    topic = world.kafka.new_topic(config={'retention.ms': str(10 * 86400 * 1000), 'segment.ms': str(5 * 86400 * 1000)})
+    p = world.start(topic)
+    p.wait_log(f'warning: topic {topic} keeps its events for up to 360 h', 20)
+    assert p.terminate() == 0
+
+
+LOST = b'{"type":"https://semel.dev/problems/outcome-unknown"}'  # as a gateway says it
 
 
 class Endpoint(http.server.ThreadingHTTPServer):

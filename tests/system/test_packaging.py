@@ -89,7 +89,7 @@ def test_the_samples_are_configurations(semel):
 
 @pytest.mark.parametrize('daemon, right, wrong', [
     ('relay', 'slot_lease: 5s', 'slot_lease: 5'), ('relay', 'mode: owned', 'mode: owner'),
-    ('consume', 'inbox_retention: 192h', 'inbox_retention: 192'), ('consume', 'group: "billing"', ''),
+    ('consume', 'inbox_retention: 360h', 'inbox_retention: 360'), ('consume', 'group: "billing"', ''),
     ('consume', '#post:', 'post:')])
 def test_a_sample_with_a_mistake_is_refused(semel, tmp, daemon, right, wrong):
     sample = (PACKAGING / f'{daemon}.yaml').read_text()
