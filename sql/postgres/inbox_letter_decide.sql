@@ -1,5 +1,7 @@
--- An operator decides.  $1 consumer ('' any), $2 id (0: all), $3 the new state, $4 who, $5 why.
+-- An operator decides.  $1 consumer ('' any), $2 id (0: all), $3 the new state, $4 who, $5 why.  What is in
+-- RETRY can still be discarded.
 UPDATE semel.dead_letter
 SET state = $3, decided_at = pg_catalog.clock_timestamp(), decided_by = $4,
     reason = CASE WHEN $5 = '' THEN reason ELSE reason || '; ' || $5 END
-WHERE state = 0 AND ($1 = '' OR consumer = $1) AND ($2::bigint = 0 OR id = $2)
+WHERE state IN (0, 1) AND (state = 0 OR $3 = 3) AND ($1 = '' OR consumer = $1)
+  AND ($2::bigint = 0 OR id = $2)

@@ -1,3 +1,3 @@
--- It failed again.  ?1 id, ?2 reason.
-UPDATE semel_dead_letter SET state = 0, attempts = attempts + 1, reason = ?2
-WHERE id = ?1 AND state IN (0, 1)
+-- The try failed: it stays DEAD, unless somebody has decided meanwhile.  ?1 id, ?2 reason.
+UPDATE semel_dead_letter SET reason = ?2
+WHERE id = ?1 AND state = 0

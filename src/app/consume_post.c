@@ -20,21 +20,38 @@ static void copy_text(char *out, size_t max, struct span s)
         (void)snprintf(out, max, "%.*s", (int)s.n, (const char *)s.p);
 }
 
-/* source:event-id:consumer; their digest where that is longer than a key may be. */
+/* A letter without an id is known by its place, and by its payload: a topic may have been made anew. */
+static void copy_place(char *out, size_t max, const struct inbox_event *e)
+{
+        uint8_t digest[32];
+        (void)sha256_once(e->payload.p, e->payload.n, digest);
+        size_t n = (size_t)snprintf(out, max, "%d:%lld:", (int)e->partition, (long long)e->offset);
+        for (int i = 0; i < 16; i++)
+                n += (size_t)snprintf(out + n, max - n, "%02x", digest[i]);
+}
+
+/* source:event-id:consumer, or source:topic:place:consumer; their digest where that is longer than a key
+ * may be. */
 static void make_key(const struct inbox_event *e, char key[SEMEL_KEY_BYTES_MAX + 1])
 {
-        char parts[3][LIMIT_INBOX_NAME_BYTES + 1] = {{0}}; /* all of it is digested */
-        copy_text(parts[0], sizeof parts[0], e->source);
-        copy_text(parts[1], sizeof parts[1], e->id);
-        copy_text(parts[2], sizeof parts[2], e->consumer);
-        const char *const list[] = {parts[0], parts[1], parts[2]};
-        if (semel_key_join(list, 3, key, NULL) == SEMEL_OK)
+        char parts[4][LIMIT_INBOX_NAME_BYTES + 1] = {{0}}; /* all of it is digested */
+        const char *const list[] = {parts[0], parts[1], parts[2], parts[3]};
+        size_t n = 0;
+        copy_text(parts[n++], sizeof parts[0], e->source);
+        if (e->id.n == 0)
+                copy_text(parts[n++], sizeof parts[0], e->topic);
+        if (e->id.n == 0)
+                copy_place(parts[n++], sizeof parts[0], e);
+        else
+                copy_text(parts[n++], sizeof parts[0], e->id);
+        copy_text(parts[n++], sizeof parts[0], e->consumer);
+        if (semel_key_join(list, n, key, NULL) == SEMEL_OK)
                 return;
         uint8_t digest[32];
-        (void)sha256_once(parts, sizeof parts, digest);
-        size_t n = (size_t)snprintf(key, SEMEL_KEY_BYTES_MAX, "consume:");
+        (void)sha256_once(parts, n * sizeof parts[0], digest);
+        size_t at = (size_t)snprintf(key, SEMEL_KEY_BYTES_MAX, "consume:");
         for (int i = 0; i < 32; i++)
-                n += (size_t)snprintf(key + n, SEMEL_KEY_BYTES_MAX - n, "%02x", digest[i]);
+                at += (size_t)snprintf(key + at, SEMEL_KEY_BYTES_MAX - at, "%02x", digest[i]);
 }
 
 semel_code consume_post_check(const char *url, semel_error *err)
@@ -59,7 +76,7 @@ static semel_code fill(semel_call *call, const struct inbox_event *e, int64_t de
                                                   why);
         copy_text(name, sizeof name, e->id);
         /* An id of bytes that no header takes is in the key, escaped. */
-        bool plain = true;
+        bool plain = e->id.n > 0;
         for (const char *p = name; *p; p++)
                 plain &= *p >= 0x20 && *p < 0x7f;
         if (code == SEMEL_OK && plain)

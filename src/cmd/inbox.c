@@ -206,15 +206,22 @@ static int apply_now(struct inbox_session *s, const struct options *o, int64_t i
                 .sql = option_text(o, OPT_SQL),
                 .payload_is_bytea = option_number(o, OPT_PAYLOAD) == 1};
         struct inbox_result ret = {0};
+        struct inbox_letters taken = {0};
+        semel_error ignored = {0};
         bool found = false;
         if (id == 0) {
                 say_error("--sql applies one letter: give its number");
                 return EXIT_CODE_USAGE;
         }
-        if (s->vt->check(s, &handler, deadline(), err) != SEMEL_OK)
+        if (s->vt->check(s, &handler, deadline(), err) != SEMEL_OK ||
+            s->vt->take(s, span_str(option_text(o, OPT_CONSUMER)), id, true, deadline(), &taken,
+                        err) != SEMEL_OK)
                 return say_failure(err);
-        s->vt->retry_one(s, span_str(option_text(o, OPT_CONSUMER)), id, &handler,
-                         clock_boot_us() + 60 * SECOND, &found, &ret);
+        if (taken.n > 0)
+                s->vt->retry_one(s, id, &handler, clock_boot_us() + 60 * SECOND, &found, &ret);
+        if (ret.end != INBOX_DONE && ret.end != INBOX_FAILED)
+                (void)s->vt->untake(s, &taken.letter[0], deadline(), &ignored);
+        inbox_letters_release(&taken);
         if (ret.end != INBOX_DONE) {
                 say_error("it failed again: %s", ret.err.text);
                 return ret.end == INBOX_FAILED ? EXIT_CODE_REJECTED : EXIT_CODE_DOWN;
@@ -297,9 +304,10 @@ static const struct subcommand inbox_subs[] = {
          .usage = "NUMBER | all [--sql STATEMENT]",
          .summary = "have a dead letter applied, once",
          .text = "The consumer that runs applies it within a second: the letter becomes RETRIED in the\n"
-                 "transaction of the effect, so it is applied once.  If it fails it is DEAD again.  It\n"
-                 "is applied after events that came later.  With --sql the statement is run here and\n"
-                 "now, for when no consumer runs.\n",
+                 "transaction of the effect, so it is applied once.  If it fails it is DEAD again; what\n"
+                 "is nobody's fault leaves it in RETRY, and the letters behind it go on.  It is applied\n"
+                 "after events that came later.  With --sql the statement is run here and now, for when\n"
+                 "no consumer runs.\n",
          .examples = "semel inbox retry 17\nsemel inbox retry all --consumer billing\n"
                      "semel inbox retry 17 --sql 'SELECT billing.apply($1, $2)'\n",
          .options = OPTION_SET(retry_options),
@@ -307,7 +315,7 @@ static const struct subcommand inbox_subs[] = {
         {.name = "discard",
          .usage = "NUMBER | all --reason TEXT",
          .summary = "decide that a dead letter is never applied",
-         .text = "The letter stays in the table as DISCARDED, with who and why.\n",
+         .text = "The letter, DEAD or in RETRY, stays in the table as DISCARDED, with who and why.\n",
          .examples = "semel inbox discard 17 --reason 'test order'\n",
          .options = OPTION_SET(discard_options),
          .run = inbox_discard},

@@ -89,6 +89,8 @@ struct inbox_letters {
         void (*release)(void *driver);
 };
 void inbox_letters_release(struct inbox_letters *letters); /* safe twice, and on zeroes */
+/* The event that a letter keeps, borrowed from it. */
+struct inbox_event inbox_letter_event(const struct inbox_letter *letter);
 
 /* One line per consumer and source. */
 struct inbox_count {
@@ -96,6 +98,9 @@ struct inbox_count {
         int64_t processed, dead, retry, alarms;
         int64_t oldest_us, newest_us; /* of processed events; 0: none */
 };
+
+/* For drivers: the reason of a letter that is being tried; it keeps it when nobody says how that ended. */
+#define INBOX_LETTER_TRIED "its last try did not come to an end"
 
 /* For drivers: the headers of an event's copy in the dead-letter topic, as JSON: its own, its id as
  * dead-event-id (event-id is the copy's own), and why. */
@@ -144,12 +149,18 @@ struct inbox_vt {
         void (*bury)(struct inbox_session *s, const struct inbox_event *event, int attempts,
                      const char *reason, const char *dead_topic, int64_t deadline_us,
                      bool *ret_buried, struct inbox_result *ret);
-        /* The next letter in RETRY of this consumer (id 0), or the one with this id in DEAD or
-         * RETRY: handler and RETRIED in one transaction.  FAILED: it is DEAD again, with the new
-         * reason.  *ret_found false: there is none. */
-        void (*retry_one)(struct inbox_session *s, struct span consumer, int64_t id,
-                          const struct inbox_handler *handler, int64_t deadline_us,
-                          bool *ret_found, struct inbox_result *ret);
+        /* This letter, which is in RETRY (or, with dead_too, DEAD), is going to be tried: it is DEAD
+         * from now on and the try is counted, in a committed row, so that one that kills its backend
+         * or this process is not tried for ever (rule D3).  As it was, or none: nobody else tries it. */
+        semel_code (*take)(struct inbox_session *s, struct span consumer, int64_t id, bool dead_too,
+                           int64_t deadline_us, struct inbox_letters *ret, semel_error *err);
+        /* The letter that was taken: handler and RETRIED in one transaction.  FAILED: it stays DEAD,
+         * with the new reason.  *ret_found false: somebody has decided about it meanwhile. */
+        void (*retry_one)(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
+                          int64_t deadline_us, bool *ret_found, struct inbox_result *ret);
+        /* The try was nobody's fault: it is again as take found it. */
+        semel_code (*untake)(struct inbox_session *s, const struct inbox_letter *was,
+                             int64_t deadline_us, semel_error *err);
         /* Forget up to LIMIT_INBOX_PRUNE_ROWS events of this consumer that were processed longer
          * than keep_us ago, and tries that were counted that long ago.  Letters stay, whatever
          * became of them. */
@@ -165,7 +176,8 @@ struct inbox_vt {
         semel_code (*list)(struct inbox_session *s, struct span consumer,
                            enum inbox_letter_state state, int64_t after_id, size_t max,
                            int64_t deadline_us, struct inbox_letters *ret, semel_error *err);
-        /* DEAD -> RETRY or DISCARDED; id 0: all DEAD of the consumer.  Nothing: NOT_FOUND. */
+        /* DEAD -> RETRY or DISCARDED, RETRY -> DISCARDED; id 0: all of the consumer.  Nothing:
+         * NOT_FOUND. */
         semel_code (*decide)(struct inbox_session *s, struct span consumer, int64_t id,
                              enum inbox_letter_state to, const char *who, const char *reason,
                              int64_t deadline_us, int64_t *ret_rows, semel_error *err);

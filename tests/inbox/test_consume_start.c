@@ -43,21 +43,22 @@ static semel_code check(struct inbox_session *s, const struct inbox_handler *han
         return err_set(err, SEMEL_ERR_STORE_DOWN, "away");
 }
 
-static void retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                      const struct inbox_handler *handler, int64_t deadline_us, bool *ret_found,
-                      struct inbox_result *ret)
+static semel_code list(struct inbox_session *s, struct span consumer, enum inbox_letter_state state,
+                       int64_t after_id, size_t max, int64_t deadline_us, struct inbox_letters *ret,
+                       semel_error *err)
 {
         (void)s;
         (void)consumer;
-        (void)id;
-        (void)handler;
+        (void)state;
+        (void)after_id;
+        (void)max;
         (void)deadline_us;
+        (void)ret;
         (void)pthread_mutex_lock(&mu);
         met |= checking;
         (void)pthread_cond_broadcast(&called);
         (void)pthread_mutex_unlock(&mu);
-        *ret_found = false;
-        ret->end = INBOX_DOWN;
+        return err_set(err, SEMEL_ERR_STORE_DOWN, "away");
 }
 
 static void cancel(struct inbox_session *s)
@@ -66,7 +67,7 @@ static void cancel(struct inbox_session *s)
 }
 
 static const struct inbox_vt vt = {
-        .name = "away", .check = check, .retry_one = retry_one, .cancel = cancel, .close = cancel};
+        .name = "away", .check = check, .list = list, .cancel = cancel, .close = cancel};
 static struct inbox_session session = {.vt = &vt};
 
 static semel_code open_away(const char *url, struct inbox_session **ret, semel_error *err)

@@ -73,17 +73,19 @@ static void apply(struct inbox_session *s, const struct inbox_event *events, siz
         *ret = (struct inbox_result){.end = INBOX_DONE, .processed = n};
 }
 
-static void retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                      const struct inbox_handler *handler, int64_t deadline_us, bool *ret_found,
-                      struct inbox_result *ret)
+static semel_code list(struct inbox_session *s, struct span consumer, enum inbox_letter_state state,
+                       int64_t after_id, size_t max, int64_t deadline_us, struct inbox_letters *ret,
+                       semel_error *err)
 {
         (void)s;
         (void)consumer;
-        (void)id;
-        (void)handler;
+        (void)state;
+        (void)after_id;
+        (void)max;
         (void)deadline_us;
-        *ret_found = false;
-        ret->end = INBOX_DONE;
+        (void)err;
+        *ret = (struct inbox_letters){0};
+        return SEMEL_OK;
 }
 
 static void nothing(struct inbox_session *s)
@@ -96,7 +98,7 @@ static const struct inbox_vt vt = {.name = "hangs",
                                    .count = count,
                                    .seen = seen,
                                    .apply = apply,
-                                   .retry_one = retry_one,
+                                   .list = list,
                                    .cancel = nothing,
                                    .close = nothing};
 static struct inbox_session session = {.vt = &vt};

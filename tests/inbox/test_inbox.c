@@ -230,6 +230,19 @@ static void d2_a_try_is_taken_back(void **state)
         assert_int_equal(attempts, 1);
 }
 
+/* A letter in RETRY is tried; false: there is no such letter. */
+static bool retry(int64_t id, const struct inbox_handler *handler, struct inbox_result *ret)
+{
+        struct inbox_letters taken = {0};
+        bool found = false;
+        assert_int_equal(ses->vt->take(ses, span_str(consumer), id, false, soon(), &taken, NULL),
+                         SEMEL_OK);
+        if (taken.n > 0)
+                ses->vt->retry_one(ses, id, handler, soon(), &found, ret);
+        inbox_letters_release(&taken);
+        return found;
+}
+
 static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **state)
 {
         (void)state;
@@ -261,20 +274,19 @@ static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **
 
         assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
                          SEMEL_OK);
-        ses->vt->retry_one(ses, me, 0, insert(), soon(), &flag, &ret);
-        assert_true(flag); /* and it fails: DEAD again */
+        assert_true(retry(id, insert(), &ret)); /* and it fails: DEAD again */
         assert_int_equal(ret.end, INBOX_FAILED);
         assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 0);
+        assert_int_equal(ask("SELECT attempts FROM semel.dead_letter WHERE id = %lld", (long long)id), 4);
+        assert_false(retry(id, insert(), &ret)); /* it is not in RETRY */
         static const struct inbox_handler good_pg = {.sql = "INSERT INTO eff VALUES ('again', $3, $2)"},
                                           good_lite = {.sql = "INSERT INTO eff VALUES ('again', ?3, ?2)"};
         const struct inbox_handler *good = is_postgres ? &good_pg : &good_lite;
         assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
                          SEMEL_OK);
-        ses->vt->retry_one(ses, me, 0, good, soon(), &flag, &ret);
-        assert_true(flag);
+        assert_true(retry(id, good, &ret));
         assert_int_equal(ret.end, INBOX_DONE);
-        ses->vt->retry_one(ses, me, 0, good, soon(), &flag, &ret);
-        assert_false(flag);
+        assert_false(retry(id, good, &ret));
         assert_int_equal(ask("SELECT count(*) FROM eff WHERE consumer = 'again'"), 1);
         assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 2);
         assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
@@ -305,7 +317,8 @@ static void d3_any_reason_makes_a_letter(void **state)
                              "reason = 'na\xc3\xafve caf? ?'", consumer), 1);
         assert_int_equal(ses->vt->decide(ses, span_str(consumer), 0, INBOX_RETRY, "me", "", soon(), &rows,
                                          NULL), SEMEL_OK);
-        ses->vt->retry_one(ses, span_str(consumer), 0, &handler, soon(), &flag, &ret);
+        assert_true(retry(ask("SELECT id FROM semel.dead_letter WHERE consumer = '%s'", consumer), &handler,
+                          &ret));
         assert_int_equal(ret.end, INBOX_FAILED);
         assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND state = 0 "
                              "AND reason = 'caf? ?'", consumer), 1);
@@ -335,6 +348,57 @@ static void d3_any_key_makes_a_letter(void **state)
         assert_int_equal(ask("SELECT count(*) FROM semel.outbox WHERE length(key) = %d",
                              LIMIT_EVENT_KEY_BYTES), 1);
         (void)ask("DELETE FROM semel.outbox");
+}
+
+/* So whoever ends in a try of it leaves it DEAD, and counted. */
+static void d3_a_letter_is_dead_while_it_is_tried(void **state)
+{
+        (void)state;
+        struct inbox_result ret;
+        struct inbox_letters list = {0}, taken = {0}, none = {0};
+        struct span me = span_str(consumer);
+        bool flag = false;
+        int64_t rows = 0;
+        make_events("x");
+        ses->vt->bury(ses, events, 3, "because", NULL, soon(), &flag, &ret);
+        assert_int_equal(ses->vt->list(ses, me, INBOX_DEAD, 0, 10, soon(), &list, NULL), SEMEL_OK);
+        int64_t id = list.letter[0].id;
+        inbox_letters_release(&list);
+        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &none, NULL), SEMEL_OK);
+        assert_int_equal(none.n, 0); /* nobody wants it applied */
+        inbox_letters_release(&none);
+        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
+                         SEMEL_OK);
+        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &taken, NULL), SEMEL_OK);
+        assert_int_equal(taken.n, 1);
+        assert_int_equal(taken.letter[0].state, INBOX_RETRY);
+        assert_true(span_eq(taken.letter[0].reason, span_str("because")));
+        assert_true(span_eq(taken.letter[0].payload, span_str("x")));
+        assert_int_equal(ses->vt->list(ses, me, INBOX_DEAD, 0, 10, soon(), &list, NULL), SEMEL_OK);
+        assert_int_equal(list.n, 1);
+        assert_int_equal(list.letter[0].attempts, 4);
+        assert_true(span_eq(list.letter[0].reason, span_str(INBOX_LETTER_TRIED)));
+        inbox_letters_release(&list);
+        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &none, NULL), SEMEL_OK);
+        assert_int_equal(none.n, 0); /* another consumer does not try it meanwhile */
+        inbox_letters_release(&none);
+
+        assert_int_equal(ses->vt->untake(ses, &taken.letter[0], soon(), NULL), SEMEL_OK);
+        inbox_letters_release(&taken);
+        assert_int_equal(ses->vt->list(ses, me, INBOX_RETRY, 0, 10, soon(), &list, NULL), SEMEL_OK);
+        assert_int_equal(list.n, 1);
+        assert_int_equal(list.letter[0].attempts, 3);
+        assert_true(span_eq(list.letter[0].reason, span_str("because")));
+        inbox_letters_release(&list);
+
+        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
+                         SEMEL_ERR_NOT_FOUND);
+        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_DISCARDED, "me", "no", soon(), &rows, NULL),
+                         SEMEL_OK);
+        ses->vt->retry_one(ses, id, insert(), soon(), &flag, &ret);
+        assert_int_equal(ret.end, INBOX_DONE);
+        assert_false(flag);
+        assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 3);
 }
 
 static void an_event_without_an_id_is_one_letter(void **state)
@@ -636,6 +700,7 @@ int main(int argc, char **argv)
                 T(d3_a_dead_event_is_recorded_with_its_letter_and_retried_once),
                 T(d3_any_reason_makes_a_letter),
                 T(d3_any_key_makes_a_letter),
+                T(d3_a_letter_is_dead_while_it_is_tried),
                 T(an_event_without_an_id_is_one_letter),
                 T(seen_tells_what_is_recorded),
                 T(o70_old_events_are_forgotten_in_batches),

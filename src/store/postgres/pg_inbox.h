@@ -109,9 +109,12 @@ void pg_inbox_handle_one(struct pg_inbox *in, const struct inbox_handler *handle
 void pg_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,
                    const char *reason, const char *dead_topic, int64_t deadline_us,
                    bool *ret_buried, struct inbox_result *ret);
-void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                        const struct inbox_handler *handler, int64_t deadline_us, bool *ret_found,
-                        struct inbox_result *ret);
+semel_code pg_inbox_take(struct inbox_session *s, struct span consumer, int64_t id, bool dead_too,
+                         int64_t deadline_us, struct inbox_letters *ret, semel_error *err);
+void pg_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
+                        int64_t deadline_us, bool *ret_found, struct inbox_result *ret);
+semel_code pg_inbox_untake(struct inbox_session *s, const struct inbox_letter *was,
+                           int64_t deadline_us, semel_error *err);
 semel_code pg_inbox_prune(struct inbox_session *s, struct span consumer, int64_t keep_us,
                           int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 semel_code pg_inbox_status(struct inbox_session *s, int64_t deadline_us, struct inbox_count **ret,

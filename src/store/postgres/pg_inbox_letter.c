@@ -141,6 +141,53 @@ static void read_letter(const PGresult *res, int row, struct inbox_letter *l)
         l->dead_us = pg_result_time_us(res, row, 13);
 }
 
+static void release_result(void *driver)
+{
+        PQclear(driver);
+}
+
+/* Letters as a statement returned them; takes the result. */
+static semel_code read_letters(PGresult *res, struct inbox_letters *ret, semel_error *err)
+{
+        struct inbox_letters list = {.n = (size_t)PQntuples(res), .driver = res,
+                                     .release = release_result};
+        list.letter = calloc(list.n + 1, sizeof *list.letter);
+        if (!list.letter) {
+                PQclear(res);
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the list");
+        }
+        for (size_t i = 0; i < list.n; i++)
+                read_letter(res, (int)i, &list.letter[i]);
+        *ret = list;
+        return SEMEL_OK;
+}
+
+semel_code pg_inbox_take(struct inbox_session *s, struct span consumer, int64_t id, bool dead_too,
+                         int64_t deadline_us, struct inbox_letters *ret, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 4);
+        pg_params_text(&in->params, 0, consumer);
+        pg_params_number(&in->params, 1, PG_INT8, id);
+        pg_params_number(&in->params, 2, PG_INT2, dead_too ? INBOX_DEAD : INBOX_RETRY);
+        pg_params_text(&in->params, 3, span_str(INBOX_LETTER_TRIED));
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_take, deadline_us, err);
+        return res ? read_letters(res, ret, err) : inbox_code_of(err);
+}
+
+semel_code pg_inbox_untake(struct inbox_session *s, const struct inbox_letter *was,
+                           int64_t deadline_us, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_params_clear(&in->params, 3);
+        pg_params_number(&in->params, 0, PG_INT8, was->id);
+        pg_params_number(&in->params, 1, PG_INT2, was->state);
+        pg_params_text(&in->params, 2, was->reason);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_untake, deadline_us, err);
+        PQclear(res);
+        return res ? SEMEL_OK : inbox_code_of(err);
+}
+
 static void letter_back(struct pg_inbox *in, int64_t id, const semel_error *why,
                         int64_t deadline_us)
 {
@@ -153,9 +200,8 @@ static void letter_back(struct pg_inbox *in, int64_t id, const semel_error *why,
         PQclear(pg_inbox_ask(in, sql_postgres_inbox_letter_back, deadline_us, &ignored));
 }
 
-void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                        const struct inbox_handler *handler, int64_t deadline_us, bool *ret_found,
-                        struct inbox_result *ret)
+void pg_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
+                        int64_t deadline_us, bool *ret_found, struct inbox_result *ret)
 {
         struct pg_inbox *in = pg_inbox_of(s);
         PGresult *res = NULL;
@@ -164,10 +210,9 @@ void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t i
         if (!begin(in, deadline_us, ret))
                 return;
         bool sent = pg_inbox_send_begin(in, handler);
-        pg_params_clear(&in->params, 2);
-        pg_params_text(&in->params, 0, consumer);
-        pg_params_number(&in->params, 1, PG_INT8, id);
-        sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_take, true) && pg_inbox_sync(in);
+        pg_params_clear(&in->params, 1);
+        pg_params_number(&in->params, 0, PG_INT8, id);
+        sent = sent && pg_inbox_send(in, sql_postgres_inbox_letter_lock, true) && pg_inbox_sync(in);
         if (!sent) {
                 commit(in, false, ret);
                 return;
@@ -180,11 +225,7 @@ void pg_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t i
         if (!found)
                 goto out;
         read_letter(res, 0, &l);
-        const struct inbox_event event = {
-                .consumer = l.consumer, .source = l.source, .id = l.event_id, .topic = l.topic,
-                .key = l.key, .payload = l.payload, .headers = l.headers,
-                .key_is_null = l.key_is_null, .payload_is_null = l.payload_is_null,
-                .partition = l.partition, .offset = l.offset};
+        const struct inbox_event event = inbox_letter_event(&l);
         pg_inbox_handle_one(in, handler, &event, ret);
         if (ret->end != INBOX_DONE)
                 goto out;
@@ -260,11 +301,6 @@ semel_code pg_inbox_status(struct inbox_session *s, int64_t deadline_us, struct 
         return SEMEL_OK;
 }
 
-static void release_result(void *driver)
-{
-        PQclear(driver);
-}
-
 semel_code pg_inbox_list(struct inbox_session *s, struct span consumer,
                          enum inbox_letter_state state, int64_t after_id, size_t max,
                          int64_t deadline_us, struct inbox_letters *ret, semel_error *err)
@@ -276,19 +312,7 @@ semel_code pg_inbox_list(struct inbox_session *s, struct span consumer,
         pg_params_number(&in->params, 2, PG_INT8, after_id);
         pg_params_number(&in->params, 3, PG_INT8, (int64_t)max);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_list, deadline_us, err);
-        if (!res)
-                return inbox_code_of(err);
-        struct inbox_letters list = {.n = (size_t)PQntuples(res), .driver = res,
-                                     .release = release_result};
-        list.letter = calloc(list.n + 1, sizeof *list.letter);
-        if (!list.letter) {
-                PQclear(res);
-                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the list");
-        }
-        for (size_t i = 0; i < list.n; i++)
-                read_letter(res, (int)i, &list.letter[i]);
-        *ret = list;
-        return SEMEL_OK;
+        return res ? read_letters(res, ret, err) : inbox_code_of(err);
 }
 
 semel_code pg_inbox_decide(struct inbox_session *s, struct span consumer, int64_t id,

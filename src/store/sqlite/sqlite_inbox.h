@@ -21,7 +21,9 @@ enum inbox_sql {
         INBOX_SQL_COUNT_BACK,
         INBOX_SQL_UNCOUNT,
         INBOX_SQL_BURY,
+        INBOX_SQL_LOCK,
         INBOX_SQL_TAKE,
+        INBOX_SQL_UNTAKE,
         INBOX_SQL_DONE,
         INBOX_SQL_BACK,
         INBOX_SQL_LIST,
@@ -81,9 +83,12 @@ int sqlite_inbox_record(struct sqlite_inbox *in, const struct inbox_event *event
 void sqlite_inbox_bury(struct inbox_session *s, const struct inbox_event *event, int attempts,
                        const char *reason, const char *dead_topic, int64_t deadline_us,
                        bool *ret_buried, struct inbox_result *ret);
-void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                            const struct inbox_handler *handler, int64_t deadline_us,
-                            bool *ret_found, struct inbox_result *ret);
+semel_code sqlite_inbox_take(struct inbox_session *s, struct span consumer, int64_t id, bool dead_too,
+                             int64_t deadline_us, struct inbox_letters *ret, semel_error *err);
+void sqlite_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
+                            int64_t deadline_us, bool *ret_found, struct inbox_result *ret);
+semel_code sqlite_inbox_untake(struct inbox_session *s, const struct inbox_letter *was,
+                               int64_t deadline_us, semel_error *err);
 semel_code sqlite_inbox_prune(struct inbox_session *s, struct span consumer, int64_t keep_us,
                               int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 semel_code sqlite_inbox_status(struct inbox_session *s, int64_t deadline_us,

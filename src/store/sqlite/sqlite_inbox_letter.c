@@ -148,23 +148,40 @@ static void fix_spans(struct inbox_letter *letters, size_t n, const struct buf *
         }
 }
 
-void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64_t id,
-                            const struct inbox_handler *handler, int64_t deadline_us,
-                            bool *ret_found, struct inbox_result *ret)
+static void release_text(void *driver)
 {
-        struct sqlite_inbox *in = sqlite_inbox_of(s);
-        struct inbox_letter l = {0};
-        struct buf text;
-        bool found = false, readable = true;
-        buf_init(&text, (size_t)LIMIT_EVENT_PAYLOAD_BYTES * 2);
-        if (!sqlite_inbox_begin(in, deadline_us, ret))
-                return;
-        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_TAKE);
+        buf_release(driver);
+        free(driver);
+}
+
+/* Room for so many; false: there is no memory for it. */
+static bool init_letters(struct inbox_letters *list, size_t max)
+{
+        struct buf *text = calloc(1, sizeof *text);
+        *list = (struct inbox_letters){.letter = calloc(max + 1, sizeof *list->letter)};
+        if (!text || !list->letter) {
+                free(text);
+                free(list->letter);
+                return false;
+        }
+        buf_init(text, (size_t)LIMIT_EVENT_PAYLOAD_BYTES * 16);
+        list->driver = text;
+        list->release = release_text;
+        return true;
+}
+
+/* The letter in the open transaction, if it is there: appended to the list. */
+static void lock_letter(struct sqlite_inbox *in, struct span consumer, int64_t id, bool dead_too,
+                        struct inbox_letters *list, struct inbox_result *ret)
+{
+        bool readable = true;
+        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_LOCK);
         if (stmt) {
-                bind_text(stmt, 1, consumer);
-                (void)sqlite3_bind_int64(stmt, 2, id);
-                found = sqlite3_step(stmt) == SQLITE_ROW;
-                readable = !found || read_letter(stmt, &l, &text) == BUF_OK;
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                bind_text(stmt, 2, consumer);
+                (void)sqlite3_bind_int(stmt, 3, dead_too ? INBOX_DEAD : INBOX_RETRY);
+                if (sqlite3_step(stmt) == SQLITE_ROW)
+                        readable = read_letter(stmt, &list->letter[list->n++], list->driver) == BUF_OK;
         }
         if (!stmt || sqlite_inbox_run(in, stmt) != SQLITE_OK) {
                 sqlite_inbox_failed(in, ret);
@@ -172,39 +189,108 @@ void sqlite_inbox_retry_one(struct inbox_session *s, struct span consumer, int64
                 (void)err_set(&ret->err, SEMEL_ERR_NO_MEMORY, "no memory for a dead letter");
                 ret->end = INBOX_DOWN;
         }
+        if (ret->end == INBOX_DONE)
+                fix_spans(list->letter, list->n, list->driver);
+}
+
+semel_code sqlite_inbox_take(struct inbox_session *s, struct span consumer, int64_t id, bool dead_too,
+                             int64_t deadline_us, struct inbox_letters *ret, semel_error *err)
+{
+        struct sqlite_inbox *in = sqlite_inbox_of(s);
+        struct inbox_result result;
+        struct inbox_letters list;
+        if (!sqlite_inbox_begin(in, deadline_us, &result))
+                return sqlite_inbox_code(&result, err);
+        if (!init_letters(&list, 1)) {
+                (void)err_set(&result.err, SEMEL_ERR_NO_MEMORY, "no memory for a dead letter");
+                result.end = INBOX_DOWN;
+                sqlite_inbox_end(in, &result);
+                return sqlite_inbox_code(&result, err);
+        }
+        lock_letter(in, consumer, id, dead_too, &list, &result);
+        if (list.n > 0 && result.end == INBOX_DONE) {
+                sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_TAKE);
+                if (stmt) {
+                        (void)sqlite3_bind_int64(stmt, 1, id);
+                        bind_text(stmt, 2, span_str(INBOX_LETTER_TRIED));
+                }
+                if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
+                        sqlite_inbox_failed(in, &result);
+        }
+        sqlite_inbox_end(in, &result);
+        if (result.end == INBOX_DONE)
+                *ret = list;
+        else
+                inbox_letters_release(&list);
+        return sqlite_inbox_code(&result, err);
+}
+
+/* Change a letter that was taken, in a transaction of its own. */
+static void change_letter(struct sqlite_inbox *in, enum inbox_sql which, int64_t id, int state,
+                          struct span reason, int64_t deadline_us, struct inbox_result *ret)
+{
+        if (!sqlite_inbox_begin(in, deadline_us, ret))
+                return;
+        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, which);
+        if (stmt) {
+                int last = sqlite3_bind_parameter_count(stmt);
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                if (last > 2)
+                        (void)sqlite3_bind_int(stmt, 2, state);
+                bind_text(stmt, last, reason);
+        }
+        if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
+                sqlite_inbox_failed(in, ret);
+        sqlite_inbox_end(in, ret);
+}
+
+semel_code sqlite_inbox_untake(struct inbox_session *s, const struct inbox_letter *was,
+                               int64_t deadline_us, semel_error *err)
+{
+        struct inbox_result ret;
+        change_letter(sqlite_inbox_of(s), INBOX_SQL_UNTAKE, was->id, (int)was->state, was->reason,
+                      deadline_us, &ret);
+        return sqlite_inbox_code(&ret, err);
+}
+
+void sqlite_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
+                            int64_t deadline_us, bool *ret_found, struct inbox_result *ret)
+{
+        struct sqlite_inbox *in = sqlite_inbox_of(s);
+        struct inbox_letters list;
+        struct inbox_result back;
+        if (!init_letters(&list, 1)) {
+                *ret = (struct inbox_result){.end = INBOX_DOWN};
+                (void)err_set(&ret->err, SEMEL_ERR_NO_MEMORY, "no memory for a dead letter");
+                return;
+        }
+        if (!sqlite_inbox_begin(in, deadline_us, ret)) {
+                inbox_letters_release(&list);
+                return;
+        }
+        lock_letter(in, span_str(""), id, true, &list, ret);
+        bool found = list.n > 0;
         if (found && ret->end == INBOX_DONE) {
-                fix_spans(&l, 1, &text);
-                const struct inbox_event event = {
-                        .consumer = l.consumer, .source = l.source, .id = l.event_id,
-                        .topic = l.topic, .key = l.key, .payload = l.payload, .headers = l.headers,
-                        .key_is_null = l.key_is_null, .payload_is_null = l.payload_is_null,
-                        .partition = l.partition, .offset = l.offset};
+                const struct inbox_event event = inbox_letter_event(&list.letter[0]);
                 sqlite_inbox_handle(in, handler, &event, ret);
         }
         if (found && ret->end == INBOX_DONE) { /* the effect does not commit without it */
-                stmt = sqlite_inbox_stmt(in, INBOX_SQL_DONE);
+                sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_DONE);
                 if (stmt) {
-                        (void)sqlite3_bind_int64(stmt, 1, l.id);
+                        (void)sqlite3_bind_int64(stmt, 1, id);
                         (void)sqlite3_bind_int64(stmt, 2, in->ses.now.wall_us);
                 }
                 if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
                         sqlite_inbox_failed(in, ret);
         }
         sqlite_inbox_end(in, ret);
-        struct inbox_result back;
-        if (found && ret->end == INBOX_FAILED && sqlite_inbox_begin(in, deadline_us, &back)) {
-                stmt = sqlite_inbox_stmt(in, INBOX_SQL_BACK);
-                if (stmt) {
-                        char why[LIMIT_INBOX_REASON_BYTES];
-                        size_t n = utf8_copy(why, sizeof why, span_str(ret->err.text));
-                        (void)sqlite3_bind_int64(stmt, 1, l.id);
-                        bind_text(stmt, 2, span_of(why, n));
-                        (void)sqlite_inbox_run(in, stmt);
-                }
-                sqlite_inbox_end(in, &back);
+        if (found && ret->end == INBOX_FAILED) {
+                char why[LIMIT_INBOX_REASON_BYTES];
+                size_t n = utf8_copy(why, sizeof why, span_str(ret->err.text));
+                change_letter(in, INBOX_SQL_BACK, id, INBOX_DEAD, span_of(why, n), deadline_us, &back);
         }
         ret->processed = found && ret->end == INBOX_DONE;
-        buf_release(&text);
+        inbox_letters_release(&list);
         *ret_found = found;
 }
 
@@ -301,12 +387,6 @@ semel_code sqlite_inbox_status(struct inbox_session *s, int64_t deadline_us,
         return SEMEL_OK;
 }
 
-static void release_text(void *driver)
-{
-        buf_release(driver);
-        free(driver);
-}
-
 semel_code sqlite_inbox_list(struct inbox_session *s, struct span consumer,
                              enum inbox_letter_state state, int64_t after_id, size_t max,
                              int64_t deadline_us, struct inbox_letters *ret, semel_error *err)
@@ -315,33 +395,26 @@ semel_code sqlite_inbox_list(struct inbox_session *s, struct span consumer,
         sqlite3_stmt *stmt = reader(in, INBOX_SQL_LIST, deadline_us, err);
         if (!stmt)
                 return inbox_code_of(err);
-        struct inbox_letters list = {.release = release_text};
-        struct buf *text = calloc(1, sizeof *text);
-        list.letter = calloc(max + 1, sizeof *list.letter);
-        list.driver = text;
-        int rc = SQLITE_NOMEM;
-        if (!text || !list.letter)
-                goto out;
-        buf_init(text, (size_t)LIMIT_EVENT_PAYLOAD_BYTES * 16);
+        struct inbox_letters list;
+        int rc;
+        if (!init_letters(&list, max))
+                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the list");
         bind_text(stmt, 1, consumer);
         (void)sqlite3_bind_int(stmt, 2, (int)state);
         (void)sqlite3_bind_int64(stmt, 3, after_id);
         (void)sqlite3_bind_int64(stmt, 4, (int64_t)max);
         while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && list.n < max) {
-                if (read_letter(stmt, &list.letter[list.n++], text) != BUF_OK) {
+                if (read_letter(stmt, &list.letter[list.n++], list.driver) != BUF_OK) {
                         rc = SQLITE_NOMEM;
                         break;
                 }
         }
         (void)sqlite3_reset(stmt);
-out:
         if (rc != SQLITE_DONE) {
-                if (text)
-                        inbox_letters_release(&list);
-                free(list.letter);
+                inbox_letters_release(&list);
                 return sqlite_error(in->ses.db, rc, in->ses.name, err);
         }
-        fix_spans(list.letter, list.n, text);
+        fix_spans(list.letter, list.n, list.driver);
         *ret = list;
         return SEMEL_OK;
 }
