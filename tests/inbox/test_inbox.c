@@ -2,6 +2,8 @@
  *
  * Inbox sessions (store/inbox.h): one suite for every driver, and the public functions for a caller's
  * own transaction.  Which driver: the first argument.
+ *
+ * why this file is long: one suite over one set of small steps.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`semel consume` on a real Kafka and a real PostgreSQL: each event has its effect once, whatever
-happens in between (rules D1 to D5; O64 to O79)."""
+happens in between (rules D1 to D5; O64 to O79).
+
+why this file is long: one world and one set of small steps for all of them."""
 import contextlib
 import hashlib
 import http.server
