@@ -2,8 +2,7 @@
  *
  * Inbox sessions (store/inbox.h): one suite for every driver, and the public functions for a caller's
  * own transaction.  Which driver: the first argument.
- *
- * why this file is long: one suite over one set of small steps.
+ * why this file is long: one suite over one set of small steps, as tests/outbox.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -232,17 +231,30 @@ static void d2_a_try_is_taken_back(void **state)
         assert_int_equal(attempts, 1);
 }
 
-/* A letter in RETRY is tried; false: there is no such letter. */
+/* One that is in RETRY, or none. */
+static struct inbox_letters take(int64_t id)
+{
+        struct inbox_letters ret = {0};
+        assert_int_equal(ses->vt->take(ses, span_str(consumer), id, false, soon(), &ret, NULL), SEMEL_OK);
+        if (ret.n == 0)
+                inbox_letters_release(&ret);
+        return ret;
+}
+
 static bool retry(int64_t id, const struct inbox_handler *handler, struct inbox_result *ret)
 {
-        struct inbox_letters taken = {0};
+        struct inbox_letters taken = take(id);
         bool found = false;
-        assert_int_equal(ses->vt->take(ses, span_str(consumer), id, false, soon(), &taken, NULL),
-                         SEMEL_OK);
         if (taken.n > 0)
                 ses->vt->retry_one(ses, id, handler, soon(), &found, ret);
         inbox_letters_release(&taken);
         return found;
+}
+
+static semel_code decide(int64_t id, enum inbox_letter_state to)
+{
+        int64_t rows = 0;
+        return ses->vt->decide(ses, span_str(consumer), id, to, "me", "", soon(), &rows, NULL);
 }
 
 static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **state)
@@ -251,7 +263,6 @@ static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **
         struct inbox_result ret;
         struct inbox_letters list = {0};
         bool flag = false;
-        int64_t rows = 0;
         make_events("bad");
         struct inbox_event *e = events;
         while (strncmp((const char *)e->id.p, "e7", 3) != 0)
@@ -274,8 +285,7 @@ static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **
         int64_t id = list.letter[0].id;
         inbox_letters_release(&list);
 
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
-                         SEMEL_OK);
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_OK);
         assert_true(retry(id, insert(), &ret)); /* and it fails: DEAD again */
         assert_int_equal(ret.end, INBOX_FAILED);
         assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 0);
@@ -284,15 +294,13 @@ static void d3_a_dead_event_is_recorded_with_its_letter_and_retried_once(void **
         static const struct inbox_handler good_pg = {.sql = "INSERT INTO eff VALUES ('again', $3, $2)"},
                                           good_lite = {.sql = "INSERT INTO eff VALUES ('again', ?3, ?2)"};
         const struct inbox_handler *good = is_postgres ? &good_pg : &good_lite;
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
-                         SEMEL_OK);
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_OK);
         assert_true(retry(id, good, &ret));
         assert_int_equal(ret.end, INBOX_DONE);
         assert_false(retry(id, good, &ret));
         assert_int_equal(ask("SELECT count(*) FROM eff WHERE consumer = 'again'"), 1);
         assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 2);
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
-                         SEMEL_ERR_NOT_FOUND);
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_ERR_NOT_FOUND);
 }
 
 static int fail_with_bytes(void *arg, void *conn, const struct inbox_event *event, semel_error *why)
@@ -310,15 +318,13 @@ static void d3_any_reason_makes_a_letter(void **state)
         const struct inbox_handler handler = {.fn = fail_with_bytes};
         struct inbox_result ret;
         bool flag = false;
-        int64_t rows = 0;
         make_events("x");
         ses->vt->bury(ses, events, 3, "na\xc3\xafve caf\xe9 \xd0", "dead.topic", soon(), &flag, &ret);
         assert_int_equal(ret.end, INBOX_DONE);
         assert_true(flag);
         assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND "
                              "reason = 'na\xc3\xafve caf? ?'", consumer), 1);
-        assert_int_equal(ses->vt->decide(ses, span_str(consumer), 0, INBOX_RETRY, "me", "", soon(), &rows,
-                                         NULL), SEMEL_OK);
+        assert_int_equal(decide(0, INBOX_RETRY), SEMEL_OK);
         assert_true(retry(ask("SELECT id FROM semel.dead_letter WHERE consumer = '%s'", consumer), &handler,
                           &ret));
         assert_int_equal(ret.end, INBOX_FAILED);
@@ -352,55 +358,37 @@ static void d3_any_key_makes_a_letter(void **state)
         (void)ask("DELETE FROM semel.outbox");
 }
 
+static bool letter_is(enum inbox_letter_state state, int attempts, const char *reason)
+{
+        return ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND state = %d AND attempts "
+                   "= %d AND reason = '%s'", consumer, (int)state, attempts, reason) == 1;
+}
+
 /* So whoever ends in a try of it leaves it DEAD, and counted. */
 static void d3_a_letter_is_dead_while_it_is_tried(void **state)
 {
         (void)state;
         struct inbox_result ret;
-        struct inbox_letters list = {0}, taken = {0}, none = {0};
-        struct span me = span_str(consumer);
         bool flag = false;
-        int64_t rows = 0;
         make_events("x");
         ses->vt->bury(ses, events, 3, "because", NULL, soon(), &flag, &ret);
-        assert_int_equal(ses->vt->list(ses, me, INBOX_DEAD, 0, 10, soon(), &list, NULL), SEMEL_OK);
-        int64_t id = list.letter[0].id;
-        inbox_letters_release(&list);
-        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &none, NULL), SEMEL_OK);
-        assert_int_equal(none.n, 0); /* nobody wants it applied */
-        inbox_letters_release(&none);
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
-                         SEMEL_OK);
-        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &taken, NULL), SEMEL_OK);
+        int64_t id = ask("SELECT id FROM semel.dead_letter WHERE consumer = '%s'", consumer);
+        assert_int_equal(take(id).n, 0); /* nobody wants it applied */
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_OK);
+        struct inbox_letters taken = take(id);
         assert_int_equal(taken.n, 1);
         assert_int_equal(taken.letter[0].state, INBOX_RETRY);
-        assert_true(span_eq(taken.letter[0].reason, span_str("because")));
         assert_true(span_eq(taken.letter[0].payload, span_str("x")));
-        assert_int_equal(ses->vt->list(ses, me, INBOX_DEAD, 0, 10, soon(), &list, NULL), SEMEL_OK);
-        assert_int_equal(list.n, 1);
-        assert_int_equal(list.letter[0].attempts, 4);
-        assert_true(span_eq(list.letter[0].reason, span_str(INBOX_LETTER_TRIED)));
-        inbox_letters_release(&list);
-        assert_int_equal(ses->vt->take(ses, me, id, false, soon(), &none, NULL), SEMEL_OK);
-        assert_int_equal(none.n, 0); /* another consumer does not try it meanwhile */
-        inbox_letters_release(&none);
-
+        assert_true(letter_is(INBOX_DEAD, 4, INBOX_LETTER_TRIED));
+        assert_int_equal(take(id).n, 0); /* another consumer does not try it meanwhile */
         assert_int_equal(ses->vt->untake(ses, &taken.letter[0], soon(), NULL), SEMEL_OK);
         inbox_letters_release(&taken);
-        assert_int_equal(ses->vt->list(ses, me, INBOX_RETRY, 0, 10, soon(), &list, NULL), SEMEL_OK);
-        assert_int_equal(list.n, 1);
-        assert_int_equal(list.letter[0].attempts, 3);
-        assert_true(span_eq(list.letter[0].reason, span_str("because")));
-        inbox_letters_release(&list);
-
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_RETRY, "me", "", soon(), &rows, NULL),
-                         SEMEL_ERR_NOT_FOUND);
-        assert_int_equal(ses->vt->decide(ses, me, id, INBOX_DISCARDED, "me", "no", soon(), &rows, NULL),
-                         SEMEL_OK);
+        assert_true(letter_is(INBOX_RETRY, 3, "because"));
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_ERR_NOT_FOUND);
+        assert_int_equal(decide(id, INBOX_DISCARDED), SEMEL_OK);
         ses->vt->retry_one(ses, id, insert(), soon(), &flag, &ret);
-        assert_int_equal(ret.end, INBOX_DONE);
         assert_false(flag);
-        assert_int_equal(ask("SELECT state FROM semel.dead_letter WHERE id = %lld", (long long)id), 3);
+        assert_true(letter_is(INBOX_DISCARDED, 3, "because"));
 }
 
 static void an_event_without_an_id_is_one_letter(void **state)
