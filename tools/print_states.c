@@ -35,8 +35,9 @@ static const char claims[] =
         "otherwise it is LOST: nothing changes, and the late reply is dropped. *maybe_executed* marks a\n"
         "row whose earlier holder was taken over: releasing it must not make it FREE. An operator's\n"
         "verb must match the attempt that was shown; *not executed* is refused as too early while an\n"
-        "earlier request may still be travelling. The purge pass leaves a row of `retry` or\n"
-        "`idempotent` to the next caller for one retention, then makes it UNKNOWN too.\n"
+        "earlier request may still be travelling, and later too when that was so when the row was\n"
+        "shown: the operator looked too early. The purge pass leaves a row of `retry` or `idempotent`\n"
+        "to the next caller for one retention, then makes it UNKNOWN too.\n"
         "\n";
 
 static void out(void *arg, const char *text)

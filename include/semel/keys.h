@@ -43,6 +43,11 @@ SEMEL_API int64_t semel_key_row_claimed_us(const semel_key_row *row);
 /* End of the lease on the same scale; meaningful while IN_FLIGHT. */
 SEMEL_API int64_t semel_key_row_lease_until_us(const semel_key_row *row);
 SEMEL_API bool semel_key_row_lease_over(const semel_key_row *row);
+/* While IN_FLIGHT or UNKNOWN: was the lease over when the row was read, and no request under way any
+ * more?  Only who looks at the other side after such a reading may say that it did not happen. */
+SEMEL_API bool semel_key_row_settled(const semel_key_row *row);
+/* From when on that is so, unless the holder extends its lease. */
+SEMEL_API int64_t semel_key_row_settled_us(const semel_key_row *row);
 /* When a COMPLETED or FREE row may be forgotten. */
 SEMEL_API int64_t semel_key_row_expire_us(const semel_key_row *row);
 SEMEL_API bool semel_key_row_maybe_executed(const semel_key_row *row);
@@ -82,11 +87,14 @@ typedef enum semel_resolve {
 
 /* Decide what nobody could know.  Guarded by the attempt and token that were shown; the token
  * rises, a late holder finds its claim LOST.  Leaves an audit row.
- * shown   the row as you looked at it, before you looked at the other side.
+ * shown   the row as you looked at it, before you looked at the other side.  For NOT_EXECUTED it
+ *         must have been settled by then (semel_key_row_settled()): else what you did not find
+ *         there may have come since, and only a new row and a new look can tell.
  * reply   for EXECUTED, or NULL.
  * reason, who   NUL-terminated, reason must not be empty.
  * Errors: SEMEL_ERR_LOST (the row changed since it was shown), SEMEL_ERR_REFUSED (its state or the
- * longest life of a request does not allow it yet: the text says when), SEMEL_ERR_NOT_FOUND. */
+ * longest life of a request does not allow it yet, or did not when it was shown: the text says
+ * which), SEMEL_ERR_NOT_FOUND. */
 SEMEL_API semel_code semel_keys_resolve(semel_store *st, const semel_key_row *shown,
                                         semel_resolve what,
                                         const semel_reply *reply, const char *reason,

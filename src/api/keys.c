@@ -8,6 +8,7 @@
 
 #include "api/command_object.h"
 #include "api/handle.h"
+#include "api/keys.h"
 #include "api/reply_object.h"
 #include "base/err.h"
 
@@ -99,6 +100,16 @@ int64_t semel_key_row_lease_until_us(const semel_key_row *row)
 bool semel_key_row_lease_over(const semel_key_row *row)
 {
         return command_lease_over(&row->row, row->now);
+}
+
+bool semel_key_row_settled(const semel_key_row *row)
+{
+        return command_settled(&row->row, row->now.lease_us);
+}
+
+int64_t semel_key_row_settled_us(const semel_key_row *row)
+{
+        return calendar_us(row, command_settled_us(&row->row));
 }
 
 int64_t semel_key_row_expire_us(const semel_key_row *row)
@@ -235,6 +246,10 @@ static semel_code resolve_refused(enum command_resolve_outcome outcome, int64_t 
                                "a request may still be under way for %lld s: \"not executed\" could "
                                "become wrong; wait, look at the other side again, then confirm",
                                wait_s);
+        case COMMAND_RESOLVE_LOOKED_EARLY:
+                return err_set(err, SEMEL_ERR_REFUSED,
+                               "when the key was shown, a request could still be under way, and it may "
+                               "have acted since: look at the key and at the other side again");
         case COMMAND_RESOLVE_STATE:
                 return err_set(err, SEMEL_ERR_REFUSED,
                                "the key is in a state that this verb does not change: only UNKNOWN and "
@@ -256,6 +271,19 @@ static enum command_resolve_kind resolve_kind(semel_resolve what)
         return COMMAND_RESOLVE_EXECUTED;
 }
 
+semel_code keys_may_resolve(const semel_key_row *shown, semel_resolve what, semel_error *err)
+{
+        struct command_row row = shown->row;
+        const struct command_resolve resolve = {.kind = resolve_kind(what),
+                                                .attempt = row.attempt,
+                                                .new_attempt = {{(uint8_t)~row.attempt.b[0]}},
+                                                .looked_us = shown->now.lease_us};
+        int64_t wait_us = 0;
+        err_clear(err);
+        return resolve_refused(command_resolve(&row, true, &resolve, shown->now, &wait_us), wait_us,
+                               err);
+}
+
 semel_code semel_keys_resolve(semel_store *st, const semel_key_row *shown, semel_resolve what,
                               const semel_reply *reply, const char *reason, const char *who,
                               semel_error *err)
@@ -275,6 +303,7 @@ semel_code semel_keys_resolve(semel_store *st, const semel_key_row *shown, semel
         resolve->id = shown->row.id;
         resolve->attempt = shown->row.attempt;
         resolve->token = shown->row.token;
+        resolve->looked_us = shown->now.lease_us;
         semel_code code = attempt_new(&resolve->new_attempt, err);
         if (code != SEMEL_OK)
                 return code;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/keys.h"
 #include "base/err.h"
 #include "cmd/json_out.h"
 #include "cmd/keys_print.h"
@@ -142,22 +143,31 @@ static int look_for_life(const semel_key_row *row, bool force)
         return 0;
 }
 
-/* 0 when the person (or --attempt, --yes) says go. */
-static int confirm(const struct options *o, const semel_key_row *row, semel_resolve what)
+/* Is the row the one that was shown, and was it shown late enough for this verdict? */
+static int check_attempt(const char *attempt, const semel_key_row *row, semel_resolve what)
 {
-        char shown[SHOWN_ATTEMPT_BYTES_MAX];
-        const char *attempt = option_text(o, OPT_ATTEMPT);
-        if (attempt) {
-                if (!strchr(attempt, ':')) {
-                        say_error("--attempt needs HEX:TOKEN, as `keys show` prints it");
-                        return EXIT_CODE_USAGE;
-                }
-                keys_shown_attempt(row, shown);
-                if (strcmp(attempt, shown) == 0)
-                        return 0;
+        char now[SHOWN_ATTEMPT_BYTES_MAX];
+        bool early;
+        if (!strchr(attempt, ':')) {
+                say_error("--attempt needs HEX:TOKEN, as `keys show` prints it");
+                return EXIT_CODE_USAGE;
+        }
+        keys_shown_attempt(row, now);
+        if (!keys_same_attempt(attempt, now, &early)) {
                 say_error("the key has changed since it was shown: look at it again");
                 return EXIT_CODE_REJECTED;
         }
+        if (early && what == SEMEL_RESOLVE_NOT_EXECUTED) {
+                say_error("when it was shown, a request could still be under way, and it may have "
+                          "acted since: `keys show` it again, and look at the other side again");
+                return EXIT_CODE_REJECTED;
+        }
+        return 0;
+}
+
+/* 0 when the person (or --yes) says go. */
+static int confirm(const struct options *o, const semel_key_row *row, semel_resolve what)
+{
         if (option_flag(o, OPT_YES))
                 return 0;
         if (!isatty(STDIN_FILENO)) {
@@ -213,11 +223,17 @@ static int decide(const struct options *o, semel_store *st, const semel_key_row 
 {
         struct semel_error err = {0};
         char who[LIMIT_HOLDER_BYTES + 1];
+        const char *attempt = option_text(o, OPT_ATTEMPT);
         semel_reply *rep = NULL;
         int code = 0;
         if (semel_key_row_state(row) != SEMEL_KEY_COMPLETED)
                 code = look_for_life(row, option_flag(o, OPT_FORCE));
-        if (code == 0)
+        if (code == 0 && attempt)
+                code = check_attempt(attempt, row, what);
+        /* Before anybody is asked to look: what is seen there too early decides nothing (A5b). */
+        if (code == 0 && keys_may_resolve(row, what, &err) != SEMEL_OK)
+                code = say_failure(&err);
+        if (code == 0 && !attempt)
                 code = confirm(o, row, what);
         if (code != 0)
                 return code;
@@ -364,7 +380,10 @@ static const struct subcommand keys_commands[] = {
                  "--executed: retries are told so, and get --status and --body-file.\n"
                  "--not-executed: it did not happen and cannot any more; the next retry runs it.\n"
                  "Refused while a holder's lease, a request or a command may still be under way, and\n"
-                 "when the key changed since it was shown.  Leaves a row in the audit table.\n",
+                 "when the key changed since it was shown.  What is seen at the other side by then says\n"
+                 "nothing: look once more when `keys show` says so (look from).  An attempt that it\n"
+                 "showed before ends with :early, and does for --executed only.\n"
+                 "Leaves a row in the audit table.\n",
          .examples = "semel keys resolve order-7 --executed --status 201 --body-file reply.json \\\n"
                      "    --reason 'charge 8812 is there'\n"
                      "semel keys resolve order-8 --not-executed --reason 'no charge at the bank'\n",

@@ -31,12 +31,37 @@ const char *keys_state_name(semel_key_state state)
         return "UNKNOWN";
 }
 
+#define EARLY ":early"
+
+/* Somebody may still be at work on it: nobody can look at the other side for good yet. */
+static bool is_early(const semel_key_row *row)
+{
+        semel_key_state state = semel_key_row_state(row);
+        return (state == SEMEL_KEY_IN_FLIGHT || state == SEMEL_KEY_UNKNOWN) &&
+               !semel_key_row_settled(row);
+}
+
 void keys_shown_attempt(const semel_key_row *row, char *ret)
 {
         char hex[2 * SEMEL_ATTEMPT_BYTES + 1];
         hex_format(semel_key_row_attempt(row), SEMEL_ATTEMPT_BYTES, hex);
-        (void)snprintf(ret, SHOWN_ATTEMPT_BYTES_MAX, "%s:%lld", hex,
-                       (long long)semel_key_row_token(row));
+        (void)snprintf(ret, SHOWN_ATTEMPT_BYTES_MAX, "%s:%lld%s", hex,
+                       (long long)semel_key_row_token(row), is_early(row) ? EARLY : "");
+}
+
+/* Without the mark. */
+static struct span acquisition(const char *text)
+{
+        size_t n = strlen(text), mark = strlen(EARLY);
+        bool early = n > mark && strcmp(text + n - mark, EARLY) == 0;
+        return span_of(text, early ? n - mark : n);
+}
+
+bool keys_same_attempt(const char *shown, const char *now, bool *ret_early)
+{
+        struct span a = acquisition(shown), b = acquisition(now);
+        *ret_early = shown[a.n] != 0;
+        return span_eq(a, b);
 }
 
 bool keys_is_stuck(const semel_key_row *row)
@@ -57,7 +82,7 @@ static void relative(int64_t us, char *ret, size_t ret_max)
 
 /* -- lists ---------------------------------------------------------------------------------- */
 
-#define LINE_FORMAT "%-10s %-28s %-8s %-20s %-12s %-16s %-49s %s\n"
+#define LINE_FORMAT "%-10s %-28s %-8s %-20s %-12s %-16s %-55s %s\n"
 
 void keys_print_header(FILE *out)
 {
@@ -140,6 +165,7 @@ void keys_print_json(FILE *out, const semel_key_row *row)
         json_time_us(&js, "lease_until",
                      state == SEMEL_KEY_IN_FLIGHT ? semel_key_row_lease_until_us(row) : 0);
         json_bool(&js, "lease_over", semel_key_row_lease_over(row));
+        json_time_us(&js, "look_from", is_early(row) ? semel_key_row_settled_us(row) : 0);
         json_time_us(&js, "expires", ends ? semel_key_row_expire_us(row) : 0);
         if (semel_key_row_reply(row))
                 print_json_reply(&js, semel_key_row_reply(row));
@@ -261,6 +287,8 @@ void keys_print_full(FILE *out, const semel_key_row *row)
         if (state == SEMEL_KEY_IN_FLIGHT)
                 print_time(out, semel_key_row_lease_over(row) ? "lease over" : "lease ends",
                            semel_key_row_lease_until_us(row));
+        if (is_early(row))
+                print_time(out, "look from", semel_key_row_settled_us(row));
         if (state == SEMEL_KEY_COMPLETED || state == SEMEL_KEY_FREE)
                 print_time(out, "expires", semel_key_row_expire_us(row));
         fprintf(out, "%-10s %s%s%s\n", "policy",

@@ -54,7 +54,7 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_ATTEMPT] = {"attempt", NULL, OPTION_TEXT, "HEX:TOKEN",
                          .help = "act only while the key still has this attempt, as `keys show` "
                                  "printed it; asks nothing"},
-        [OPT_YES] = {"yes", .help = "do not ask"},
+        [OPT_YES] = {"yes", .help = "do not ask: you have looked, and not too early"},
         [OPT_FORCE] = {"force",
                        .help = "decide although the command ran on another host, where this "
                                "program cannot see whether it still runs"},

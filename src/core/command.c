@@ -105,6 +105,19 @@ bool command_expired(const struct command_row *row, struct command_now now)
         return !now.expiry_frozen && row->expire_us <= now.wall_us;
 }
 
+/* A claim time in the future was given by another clock (a reboot, a restored snapshot): that
+ * request is long gone. */
+bool command_settled(const struct command_row *row, int64_t lease_clock_us)
+{
+        return row->claimed_us > lease_clock_us || command_settled_us(row) <= lease_clock_us;
+}
+
+int64_t command_settled_us(const struct command_row *row)
+{
+        return row->lease_until_us > row->request_until_us ? row->lease_until_us
+                                                           : row->request_until_us;
+}
+
 bool command_stuck(const struct command_row *row, struct command_now now)
 {
         return row->state == COMMAND_UNKNOWN ||
@@ -315,10 +328,10 @@ struct command_write_answer command_write(struct command_row *row, bool exists,
 
 /* May an operator decide this row now?  COMMAND_RESOLVED means yes. */
 static enum command_resolve_outcome may_resolve(const struct command_row *row,
-                                                enum command_resolve_kind kind,
+                                                const struct command_resolve *resolve,
                                                 struct command_now now, int64_t *ret_wait_us)
 {
-        if (kind == COMMAND_RESOLVE_FORGET)
+        if (resolve->kind == COMMAND_RESOLVE_FORGET)
                 return row->state == COMMAND_COMPLETED ? COMMAND_RESOLVED : COMMAND_RESOLVE_STATE;
         if (row->state != COMMAND_UNKNOWN && row->state != COMMAND_IN_FLIGHT)
                 return COMMAND_RESOLVE_STATE;
@@ -326,19 +339,17 @@ static enum command_resolve_outcome may_resolve(const struct command_row *row,
                 *ret_wait_us = row->lease_until_us - now.lease_us;
                 return COMMAND_RESOLVE_LEASED;
         }
-        if (kind == COMMAND_RESOLVE_EXECUTED)
+        if (resolve->kind == COMMAND_RESOLVE_EXECUTED)
                 return COMMAND_RESOLVED;
 
-        /* "Not executed" must still be true after this moment: the lease must be over, and
-         * the request must have had its longest life.  A claim time in the future was given by
-         * another clock (a reboot, a restored snapshot): that request is long gone. */
-        int64_t safe_us = row->request_until_us;
-        if (row->lease_until_us > safe_us)
-                safe_us = row->lease_until_us;
-        if (row->claimed_us <= now.lease_us && now.lease_us < safe_us) {
-                *ret_wait_us = safe_us - now.lease_us;
+        /* "Not executed" must still be true after the look at the other side, however long ago
+         * that was: the lease must have been over then, and the request have had its longest life. */
+        if (!command_settled(row, now.lease_us)) {
+                *ret_wait_us = command_settled_us(row) - now.lease_us;
                 return COMMAND_RESOLVE_TOO_EARLY;
         }
+        if (!command_settled(row, resolve->looked_us))
+                return COMMAND_RESOLVE_LOOKED_EARLY;
         return COMMAND_RESOLVED;
 }
 
@@ -353,7 +364,7 @@ enum command_resolve_outcome command_resolve(struct command_row *row, bool exist
         /* A claim that lands twice acquires twice with one attempt. */
         if (resolve->token != 0 && row->token != resolve->token)
                 return COMMAND_RESOLVE_CHANGED;
-        enum command_resolve_outcome may = may_resolve(row, resolve->kind, now, ret_wait_us);
+        enum command_resolve_outcome may = may_resolve(row, resolve, now, ret_wait_us);
         if (may != COMMAND_RESOLVED)
                 return may;
 

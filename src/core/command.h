@@ -190,6 +190,8 @@ struct command_resolve {
         struct command_attempt attempt;     /* as it was shown */
         int64_t token;                      /* as it was shown; 0: guarded by the attempt alone */
         struct command_attempt new_attempt; /* random: the late holder must not match (A1) */
+        int64_t looked_us; /* lease clock, read with the row that was shown: the look at the other
+                            * side came after it.  NOT_EXECUTED needs one at what is settled. */
 };
 
 enum command_resolve_outcome {
@@ -197,6 +199,7 @@ enum command_resolve_outcome {
         COMMAND_RESOLVE_CHANGED,   /* the row is not the one that was shown */
         COMMAND_RESOLVE_LEASED,    /* a holder's lease is alive; *ret_wait_us says how long */
         COMMAND_RESOLVE_TOO_EARLY, /* a request may still be travelling; *ret_wait_us says how long */
+        COMMAND_RESOLVE_LOOKED_EARLY, /* one might have been when the row was shown: look again */
         COMMAND_RESOLVE_STATE,     /* the state does not allow this verb */
 };
 
@@ -222,6 +225,12 @@ bool command_lease_over(const struct command_row *row, struct command_now now);
 
 /* COMPLETED or FREE, and expire_at has come.  Never true in another state (A3). */
 bool command_expired(const struct command_row *row, struct command_now now);
+
+/* At that moment no lease is alive and no request can travel any more: what the other side does not
+ * have by then, it will not have (A5b). */
+bool command_settled(const struct command_row *row, int64_t lease_clock_us);
+/* The first such moment. */
+int64_t command_settled_us(const struct command_row *row);
 
 /* Listed by --stuck. */
 bool command_stuck(const struct command_row *row, struct command_now now);

@@ -88,7 +88,8 @@ static int after_resolve(enum event event, int node, int bits)
         struct command_row row = row_of(node, bits);
         const struct command_resolve resolve = {
                 .kind = (enum command_resolve_kind)(event - EVENT_RESOLVE_EXECUTED),
-                .new_attempt = {{1}}};
+                .new_attempt = {{1}},
+                .looked_us = now.lease_us};
         int64_t wait_us;
         if (command_resolve(&row, true, &resolve, now, &wait_us) != COMMAND_RESOLVED)
                 return -1;

@@ -182,7 +182,8 @@ static const struct command_now print_now = {.lease_us = 1000, .wall_us = 1000};
 static const char *resolve_text(const struct example *ex, enum command_resolve_kind kind)
 {
         struct command_row row = row_of(ex, false);
-        const struct command_resolve resolve = {.kind = kind, .new_attempt = {{1}}};
+        const struct command_resolve resolve = {
+                .kind = kind, .new_attempt = {{1}}, .looked_us = print_now.lease_us};
         int64_t wait_us;
         switch (command_resolve(&row, true, &resolve, print_now, &wait_us)) {
         case COMMAND_RESOLVED:
@@ -193,6 +194,8 @@ static const char *resolve_text(const struct example *ex, enum command_resolve_k
                 return "refused: leased";
         case COMMAND_RESOLVE_TOO_EARLY:
                 return "refused: too early";
+        case COMMAND_RESOLVE_LOOKED_EARLY:
+                return "refused: looked too early";
         case COMMAND_RESOLVE_STATE:
                 return "refused";
         }

@@ -139,6 +139,45 @@ static void a_failed_command_frees_its_key_and_the_token_rises(void **state)
         assert_true(w.token > first);
 }
 
+static semel_key_row *row_of(semel_command *cmd)
+{
+        unsigned char id[SEMEL_KEY_ID_BYTES];
+        semel_key_row *row = NULL;
+        assert_int_equal(semel_command_id(cmd, "run", id, err), SEMEL_OK);
+        assert_int_equal(semel_keys_get(st, id, &row, err), SEMEL_OK);
+        return row;
+}
+
+/* The holder may have its effect after the look: only a look at what is over counts. */
+static void a5b_a_row_that_was_shown_too_early_is_not_freed(void **state)
+{
+        (void)state;
+        semel_command *cmd = command(fresh_key(), "x");
+        semel_claim *claim = NULL;
+        semel_reply *rep = NULL;
+        assert_int_equal(semel_command_set_lease_ms(cmd, 1000, err), SEMEL_OK);
+        assert_int_equal(semel_begin(st, cmd, &claim, &rep, err), SEMEL_RUN);
+        semel_key_row *shown = row_of(cmd), *late = row_of(cmd);
+        assert_false(semel_key_row_settled(shown));
+        assert_true(semel_key_row_settled_us(shown) >= semel_key_row_lease_until_us(shown));
+        while (!semel_key_row_settled(late)) {
+                sleep_ms(20); /* allowed: between two looks at a condition */
+                semel_key_row_free(late);
+                late = row_of(cmd);
+        }
+        assert_int_equal(semel_keys_resolve(st, shown, SEMEL_RESOLVE_NOT_EXECUTED, NULL, "looked",
+                                            "me", err),
+                         SEMEL_ERR_REFUSED);
+        assert_non_null(strstr(semel_error_text(err), "when the key was shown"));
+        assert_int_equal(semel_keys_resolve(st, late, SEMEL_RESOLVE_NOT_EXECUTED, NULL, "looked",
+                                            "me", err),
+                         SEMEL_OK);
+        semel_key_row_free(shown);
+        semel_key_row_free(late);
+        semel_claim_free(claim);
+        semel_command_free(cmd);
+}
+
 static void h62_an_unknown_outcome_holds_until_an_operator_decides(void **state)
 {
         (void)state;
@@ -477,6 +516,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(h21_h26_a_retry_gets_the_same_bytes),
                 cmocka_unit_test(h60_another_request_is_a_mismatch_and_names_the_first_operation),
                 cmocka_unit_test(a_failed_command_frees_its_key_and_the_token_rises),
+                cmocka_unit_test(a5b_a_row_that_was_shown_too_early_is_not_freed),
                 cmocka_unit_test(h62_an_unknown_outcome_holds_until_an_operator_decides),
                 cmocka_unit_test(h31_a_reply_too_big_to_keep_never_runs_twice),
                 cmocka_unit_test(h6_durations_are_validated),

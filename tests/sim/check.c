@@ -451,6 +451,8 @@ static void resolved(struct world *w, struct ghost *g, const struct command_reso
                            command_state_name(was));
                 TRANSITION(g->claimed_us > w->boot_us || g->request_until_us <= w->boot_us,
                            "key %u: not executed, and a request may still travel", key);
+                TRANSITION(g->claimed_us > r->looked_us || g->request_until_us <= r->looked_us,
+                           "key %u: not executed, from a look while a request could travel", key);
                 g->resolved_free = true;
                 break;
         case COMMAND_RESOLVE_FORGET:
@@ -487,6 +489,9 @@ static void resolve_landed(struct world *w, struct ghost *g, const struct store_
                 break;
         case COMMAND_RESOLVE_TOO_EARLY:
                 cover(w, C_RESOLVE_EARLY);
+                break;
+        case COMMAND_RESOLVE_LOOKED_EARLY:
+                cover(w, C_RESOLVE_LOOKED_EARLY);
                 break;
         case COMMAND_RESOLVE_STATE:
                 if (r->kind == COMMAND_RESOLVE_FORGET)

@@ -45,6 +45,7 @@ struct state {
         struct request requests[ATTEMPTS_MAX];
         uint8_t effects_hold, effects_consent, window;
         uint8_t shown_attempt, shown_token, verdict; /* an operator who has decided: kind + 1 */
+        uint8_t looked; /* when, as the first moment that is as good: fewer states */
         uint8_t attempts, losses, crashes, extensions, verdicts, now;
 };
 
@@ -397,9 +398,11 @@ static void late_step(const struct state *from)
         reach(&t, "a late message lands", m.attempt);
 }
 
-static struct command_resolve resolve_of(const struct state *s, int kind, int attempt, int token)
+static struct command_resolve resolve_of(const struct state *s, int kind, int attempt, int token,
+                                         int looked)
 {
-        struct command_resolve r = {.kind = (enum command_resolve_kind)kind, .token = token};
+        struct command_resolve r = {
+                .kind = (enum command_resolve_kind)kind, .token = token, .looked_us = looked};
         r.attempt.b[0] = (uint8_t)attempt;
         r.new_attempt.b[0] = (uint8_t)(200 + s->verdicts);
         return r;
@@ -413,27 +416,30 @@ static void operator_steps(const struct state *from)
         if (!from->verdict) {
                 bool effect = from->effects_hold + from->effects_consent > 0;
                 int kind = effect ? COMMAND_RESOLVE_EXECUTED : COMMAND_RESOLVE_NOT_EXECUTED;
-                struct command_resolve r = resolve_of(from, kind, from->attempt, from->token);
-                if (!from->exists || from->verdicts == VERDICTS_MAX ||
-                    command_resolve(&row, true, &r, now_of(from), &wait_us) != COMMAND_RESOLVED)
+                bool open = from->state == COMMAND_IN_FLIGHT || from->state == COMMAND_UNKNOWN;
+                bool early = !command_settled(&row, from->now);
+                if (!from->exists || from->verdicts == VERDICTS_MAX || !open ||
+                    (early && !effect && mode == RETRY)) /* it promises nothing that this breaks */
                         return;
                 t.verdicts++;
                 t.verdict = (uint8_t)(kind + 1);
                 t.shown_attempt = from->attempt;
                 t.shown_token = from->token;
+                t.looked = effect ? 0 : early ? from->claimed : (uint8_t)command_settled_us(&row);
                 reach(&t, effect ? "an operator looks: executed" : "an operator looks: not executed",
                       0);
                 return;
         }
         struct command_resolve r =
-                resolve_of(from, from->verdict - 1, from->shown_attempt, from->shown_token);
+                resolve_of(from, from->verdict - 1, from->shown_attempt, from->shown_token,
+                           from->looked);
         if (command_resolve(&row, from->exists, &r, now_of(from), &wait_us) == COMMAND_RESOLVED) {
                 row_keep(&t, &row);
                 t.reply = r.kind == COMMAND_RESOLVE_EXECUTED;
                 if (t.reply && t.effects_hold + t.effects_consent == 0)
                         wrong = "resolved as executed, and its window has no effect";
         }
-        t.verdict = t.shown_attempt = t.shown_token = 0;
+        t.verdict = t.shown_attempt = t.shown_token = t.looked = 0;
         reach(&t, "the operator's verdict lands", 0);
 }
 

@@ -213,6 +213,7 @@ struct world {
         X(RESOLVE_CHANGED, "resolve of a row that had changed since it was shown")                \
         X(RESOLVE_LEASED, "resolve while the lease is alive")                                     \
         X(RESOLVE_EARLY, "not-executed while a request may travel")                               \
+        X(RESOLVE_LOOKED_EARLY, "not-executed from a look while a request could travel")          \
         X(RESOLVE_STATE, "forget of a row that is not COMPLETED")                                 \
         X(RESOLVE_AGAIN, "a resolve's answer lost, issued again")                                 \
         X(RESOLVE_RACE, "a late holder found its row resolved")                                   \

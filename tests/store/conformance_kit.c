@@ -128,7 +128,7 @@ void cf_op_resolve(struct store_op *op, enum command_resolve_kind kind, struct c
 {
         store_op_init(op, STORE_RESOLVE);
         op->in.resolve.resolve = (struct command_resolve){
-                .kind = kind, .id = id, .attempt = shown, .new_attempt = fresh};
+                .kind = kind, .id = id, .attempt = shown, .new_attempt = fresh, .looked_us = INT64_MAX};
         op->in.resolve.reason = span_str("looked at the bank's site");
         op->in.resolve.who = span_str("ada");
         if (kind == COMMAND_RESOLVE_EXECUTED)

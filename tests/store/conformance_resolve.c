@@ -138,6 +138,24 @@ static void a5b_not_while_the_lease_lives_and_not_while_the_request_travels(stru
                 COMMAND_LOST);
 }
 
+/* The moment at which the row was shown counts, not only the one of the verdict. */
+static void a5b_a_look_while_the_request_travels_decides_nothing(struct cf *c)
+{
+        struct command_row row = stuck_row(c, cf_id(1));
+        static const enum command_resolve_outcome want[] = {COMMAND_RESOLVE_LOOKED_EARLY,
+                                                            COMMAND_RESOLVED};
+        for (int i = 0; i < 2; i++) {
+                struct store_op op;
+                cf_op_resolve(&op, COMMAND_RESOLVE_NOT_EXECUTED, cf_id(1), row.attempt,
+                              cf_attempt(c));
+                op.in.resolve.resolve.looked_us = command_settled_us(&row) - 1 + i;
+                cf_do(c, c->b, &op);
+                cf_ok(&op);
+                assert_int_equal(op.out.resolve.outcome, want[i]);
+                store_op_release(&op);
+        }
+}
+
 /* The holder said "unknown" at once: the request may still be on its way. */
 static void a5b_a_marked_row_waits_for_its_lease_too(struct cf *c)
 {
@@ -317,6 +335,8 @@ const struct cf_test cf_tests_resolve[] = {
          a5b_a_resolve_of_what_was_not_shown_changes_nothing},
         {"a5b_not_while_the_lease_lives_and_not_while_the_request_travels",
          a5b_not_while_the_lease_lives_and_not_while_the_request_travels},
+        {"a5b_a_look_while_the_request_travels_decides_nothing",
+         a5b_a_look_while_the_request_travels_decides_nothing},
         {"a5b_a_marked_row_waits_for_its_lease_too", a5b_a_marked_row_waits_for_its_lease_too},
         {"a5b_an_earlier_holders_request_may_still_travel",
          a5b_an_earlier_holders_request_may_still_travel},

@@ -292,7 +292,8 @@ static void do_everything(struct store *st)
         store_op_init(&op, STORE_RESOLVE);
         op.deadline_us = op_deadline_us();
         op.in.resolve.resolve = (struct command_resolve){
-                .kind = COMMAND_RESOLVE_NOT_EXECUTED, .id = late.id, .attempt = late.attempt};
+                .kind = COMMAND_RESOLVE_NOT_EXECUTED, .id = late.id, .attempt = late.attempt,
+                .looked_us = INT64_MAX};
         op.in.resolve.reason = span_str("looked");
         op.in.resolve.who = span_str("ada");
         store_wait(st, &op);

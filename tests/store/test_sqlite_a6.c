@@ -202,7 +202,8 @@ static void a6_a_lease_of_another_boot_is_over(void **state)
         op.deadline_us = op_deadline_us();
         op.in.resolve.resolve = (struct command_resolve){.kind = COMMAND_RESOLVE_NOT_EXECUTED,
                                                          .id = hold.id,
-                                                         .attempt = hold.attempt};
+                                                         .attempt = hold.attempt,
+                                                         .looked_us = clock_boot_us()};
         store_wait(st, &op);
         assert_int_equal(op.err.code, SEMEL_OK);
         assert_int_equal(op.out.resolve.outcome, COMMAND_RESOLVED);

@@ -141,21 +141,68 @@ def test_resolve_usage(stuck, store):
     assert store.row('daily-report')['state'] == 'IN_FLIGHT' and store.audit() == []
 
 
+def ask(build, store, *args, answer=''):
+    """`semel keys` with a terminal in front of it."""
+    master, slave = pty.openpty()
+    p = subprocess.Popen([build.semel, 'keys', *args, '--db', store.url], stdin=slave,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.close(slave)
+    os.write(master, answer.encode())
+    _, err = p.communicate(timeout=20)
+    os.close(master)
+    return p.returncode, err
+
+
 @pytest.mark.parametrize('answer, code', [('y', 0), ('n', 65)])
 def test_a_person_is_asked_to_look_first(stuck, store, build, answer, code):
     stuck()
-    master, slave = pty.openpty()
-    p = subprocess.Popen([build.semel, 'keys', 'resolve', 'daily-report', '--not-executed',
-                          '--reason', 'r', '--db', store.url],
-                         stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    os.close(slave)
-    os.write(master, (answer + '\n').encode())
-    _, err = p.communicate(timeout=20)
-    os.close(master)
-    assert p.returncode == code
+    ended, err = ask(build, store, 'resolve', 'daily-report', '--not-executed', '--reason', 'r',
+                     answer=answer + '\n')
+    assert ended == code
     assert 'Look at the other side now: did it happen?' in err and 'Go on? [y/N]' in err
     assert 'attempt ' in err and 'last held' not in err.split('Look')[1]
     assert len(store.audit()) == (1 if code == 0 else 0)
+
+
+@pytest.fixture
+def dead(build, procs, tmp, store):
+    """A key whose holder died, and whose lease still lives."""
+    p = procs.start([build.semel, 'run', 'k', '--db', store.url, '--lease', '1h', '--', 'sh', '-c',
+                     f'echo x > {tmp}/begun; exec sleep 1000'])
+    wait_until((tmp / 'begun').exists, 20, 'the command runs')
+    p.kill()
+    p.wait()
+    return store.row('k')
+
+
+def test_a5b_nobody_is_asked_to_look_too_early(build, dead, store):
+    for verb in (['resolve', 'k', '--not-executed'], ['resolve', 'k', '--executed'], ['release', 'k']):
+        code, err = ask(build, store, *verb, '--reason', 'r', answer='y\n')
+        assert code == 65 and 'its lease ends in' in err
+        assert 'Look at the other side' not in err and 'Go on?' not in err
+    assert 'look from ' in store.keys('show', 'k').stdout and dead['look_from']
+
+
+def test_a5b_what_was_seen_too_early_decides_nothing(dead, store):
+    """Shown while the lease lived, decided when it was over: who knows what came in between."""
+    early = dead['attempt']
+    assert early.endswith(':early') and f'{early}\n' in store.keys('show', 'k').stdout
+    store.end_lease('k')
+    late = store.row('k')['attempt']
+    assert late + ':early' == early and 'look from' not in store.keys('show', 'k').stdout
+    verb = ['resolve', 'k', '--reason', 'r', '--attempt']
+    for refused in (['resolve', 'k', '--not-executed'], ['release', 'k']):
+        r = store.keys(*refused, '--reason', 'r', '--attempt', early)
+        assert r.returncode == 65 and 'look at the other side again' in r.stderr
+    assert store.keys(*verb, 'ff' + early, '--executed').returncode == 65
+    assert store.row('k')['state'] == 'IN_FLIGHT' and store.audit() == []
+    assert store.keys(*verb, late, '--not-executed').returncode == 0
+
+
+def test_a5b_what_was_seen_early_is_there(dead, store):
+    store.end_lease('k')
+    r = store.keys('resolve', 'k', '--executed', '--reason', 'r', '--attempt', dead['attempt'])
+    assert r.returncode == 0, r.stderr
 
 
 def test_release_of_a_completed_key_lets_it_run_again(store, semel):

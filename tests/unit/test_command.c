@@ -255,6 +255,7 @@ static void a5b_resolve_is_guarded(void **state)
         struct command_row row = row_in(COMMAND_IN_FLIGHT, HOLD);
         struct command_resolve res = {.kind = COMMAND_RESOLVE_EXECUTED, .attempt = row.attempt};
         res.new_attempt.b[0] = 77;
+        res.looked_us = NOW.lease_us;
 
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVE_LEASED);
         assert_int_equal(wait_us, 500);
@@ -277,6 +278,10 @@ static void a5b_resolve_is_guarded(void **state)
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
                          COMMAND_RESOLVE_CHANGED);
         res.token = 7;
+        res.looked_us--; /* the request might still have travelled then */
+        assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us),
+                         COMMAND_RESOLVE_LOOKED_EARLY);
+        res.looked_us++;
         assert_int_equal(command_resolve(&row, true, &res, NOW, &wait_us), COMMAND_RESOLVED);
         assert_int_equal(row.state, COMMAND_FREE);
         assert_int_equal(row.token, 8);

@@ -61,6 +61,12 @@ class Store:
         return self.sql('SELECT verb, who, reason FROM semel_audit ORDER BY seq',
                         'SELECT verb, who, reason FROM semel.audit ORDER BY id')
 
+    def end_lease(self, key):
+        """As if the lease of a key, and all that it allowed, were over."""
+        self.sql('UPDATE semel_command SET lease_until_us = claimed_us, request_until_us = claimed_us WHERE key = ?',
+                 'UPDATE semel.command SET lease_until = claimed_at, request_until = claimed_at WHERE key = ?',
+                 (key.encode(),))
+
     def set_holder(self, key, label):
         """As if another machine had claimed it."""
         raw = label.encode()
