@@ -61,7 +61,8 @@ typedef semel_effect (*semel_command_fn)(void *arg, semel_claim *claim, semel_re
  * Returns the outcome.  A reply is durable before SEMEL_RAN is returned.  The claim is a
  * write decided by the store; a store that is down means SEMEL_ERROR and nothing ran.
  * Completion and release do not depend on the caller's client being there.  A thread that is cancelled
- * (pthread_cancel(3)) while the store works stays until it has answered. */
+ * (pthread_cancel(3)) while the store works stays until it has answered, one that waits for a duplicate
+ * until its wait is over, and one whose command has run until the result is recorded or cannot be. */
 SEMEL_API semel_outcome semel_run(semel_store *st, const semel_command *cmd, semel_command_fn fn,
                                   void *arg, semel_reply **ret_reply, semel_error *err);
 

@@ -4,6 +4,7 @@
  */
 #include <semel/run.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -110,6 +111,8 @@ semel_outcome claim_begin(semel_store *h, const semel_command *cmd, enum command
         struct store_op op;
         semel_claim *c = NULL;
         semel_outcome outcome = SEMEL_ERROR;
+        int cancel_state; /* who is cancelled as a waiter would keep the lock, and stay in the list */
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
         err_clear(err);
         store_op_init(&op, STORE_CLAIM);
         if (command_claim_fill(cmd, mode, handle_holder(h), &op.in.claim.claim,
@@ -128,6 +131,7 @@ semel_outcome claim_begin(semel_store *h, const semel_command *cmd, enum command
 out:
         free(c);
         store_op_release(&op);
+        (void)pthread_setcancelstate(cancel_state, NULL);
         return outcome;
 }
 
@@ -237,10 +241,8 @@ static void pause_us(int64_t us)
                 ; /* EINTR: the rest of it */
 }
 
-/* Write the end of a claim, again and again until the call timeout: after the effect there is
- * nothing better to do, and writing it twice is harmless (A2). */
-static semel_code end_stubbornly(semel_claim *c, enum command_write_kind kind,
-                                 const struct store_reply *rep, semel_error *err)
+static semel_code try_to_end(semel_claim *c, enum command_write_kind kind,
+                             const struct store_reply *rep, semel_error *err)
 {
         const int64_t deadline_us = clock_boot_us() + handle_call_timeout_us(c->h);
         int64_t wait_us = POLL_FIRST_US;
@@ -252,6 +254,19 @@ static semel_code end_stubbornly(semel_claim *c, enum command_write_kind kind,
                 pause_us(wait_us);
                 wait_us = wait_us * 2 > POLL_MAX_US ? POLL_MAX_US : wait_us * 2;
         }
+}
+
+/* Write the end of a claim, again and again until the call timeout: after the effect there is
+ * nothing better to do, and writing it twice is harmless (A2).  Nor does a cancellation end it: the
+ * effect is there, and nobody else knows. */
+static semel_code end_stubbornly(semel_claim *c, enum command_write_kind kind,
+                                 const struct store_reply *rep, semel_error *err)
+{
+        int cancel_state;
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+        semel_code code = try_to_end(c, kind, rep, err);
+        (void)pthread_setcancelstate(cancel_state, NULL);
+        return code;
 }
 
 static semel_outcome run_claimed(semel_claim *c, semel_command_fn fn, void *arg,

@@ -459,6 +459,42 @@ static void a_thread_that_is_cancelled_stays_until_the_store_has_answered(void *
         assert_int_equal(c.outcome, SEMEL_RAN);
 }
 
+/* The next thing that would end the thread is its wait for the holder. */
+static void *wait_cancelled(void *arg)
+{
+        struct cancelled *c = arg;
+        semel_claim *claim = NULL;
+        semel_reply *rep = NULL;
+        semel_error *own = semel_error_new();
+        semel_command *cmd = semel_command_new(c->key, strlen(c->key), own);
+        (void)semel_command_set_wait_ms(cmd, 100, own);
+        (void)pthread_cancel(pthread_self());
+        c->outcome = semel_begin(st, cmd, &claim, &rep, own);
+        semel_command_free(cmd);
+        semel_error_free(own);
+        return &c->outcome;
+}
+
+/* It would take a lock of the store with it, and nobody could use that any more. */
+static void a_waiting_thread_that_is_cancelled_stays_until_its_wait_is_over(void **state)
+{
+        (void)state;
+        struct cancelled c = {.key = fresh_key()};
+        semel_command *cmd = semel_command_new(c.key, strlen(c.key), err);
+        semel_claim *claim = NULL;
+        semel_reply *rep = NULL;
+        pthread_t thread;
+        void *got = NULL;
+        assert_int_equal(semel_begin(st, cmd, &claim, &rep, err), SEMEL_RUN);
+        assert_int_equal(pthread_create(&thread, NULL, wait_cancelled, &c), 0);
+        assert_int_equal(pthread_join(thread, &got), 0);
+        assert_ptr_equal(got, &c.outcome);
+        assert_int_equal(c.outcome, SEMEL_IN_FLIGHT);
+        assert_int_equal(semel_release(claim, err), SEMEL_OK);
+        semel_claim_free(claim);
+        semel_command_free(cmd);
+}
+
 static void an_unknown_scheme_is_refused(void **state)
 {
         (void)state;
@@ -526,6 +562,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(h9_h10_a_late_holder_changes_nothing),
                 cmocka_unit_test(h8_a_dead_holder_is_unknown_under_hold_after_the_lease),
                 cmocka_unit_test(a_thread_that_is_cancelled_stays_until_the_store_has_answered),
+                cmocka_unit_test(a_waiting_thread_that_is_cancelled_stays_until_its_wait_is_over),
                 cmocka_unit_test(an_unknown_scheme_is_refused),
                 cmocka_unit_test(derived_keys_are_unambiguous),
         };

@@ -316,6 +316,64 @@ static void b9_a_deferred_transaction_is_told_to_retry_or_refused(void **state)
         tx_db_close(second);
 }
 
+struct cancelled {
+        semel_store *st;
+        const char *key;
+        semel_outcome outcome;
+};
+
+static semel_effect be_cancelled(void *arg, semel_claim *claim, semel_reply *rep)
+{
+        (void)arg;
+        (void)claim;
+        semel_reply_set_status(rep, 201);
+        (void)pthread_cancel(pthread_self());
+        return SEMEL_EFFECT_DONE;
+}
+
+static void *run_cancelled(void *arg)
+{
+        struct cancelled *c = arg;
+        semel_reply *rep = NULL;
+        semel_error *own = semel_error_new();
+        semel_command *cmd = semel_command_new(c->key, strlen(c->key), own);
+        c->outcome = semel_run(c->st, cmd, be_cancelled, NULL, &rep, own);
+        semel_reply_free(rep);
+        semel_command_free(cmd);
+        semel_error_free(own);
+        return &c->outcome;
+}
+
+/* semel_run(): the disk is full for two tries, between which it pauses; the effect is there. */
+static void a_thread_that_is_cancelled_after_its_effect_records_it(void **state)
+{
+        (void)state;
+        struct cancelled c = {.key = fresh_key()};
+        pthread_t thread;
+        void *got = NULL;
+        char tries[32];
+        if (!tx_db_is_postgres(url))
+                return; /* a counter that a rollback leaves is needed */
+        assert_true(tx_db_exec(db, "CREATE SEQUENCE semel.tries"));
+        assert_true(tx_db_exec(db,
+                               "CREATE FUNCTION semel.full_twice() RETURNS trigger LANGUAGE plpgsql AS "
+                               "$$BEGIN IF nextval('semel.tries') < 3 THEN RAISE 'full' "
+                               "USING ERRCODE = '53100'; END IF; RETURN NEW; END$$"));
+        assert_true(tx_db_exec(db, "CREATE TRIGGER full_twice BEFORE UPDATE ON semel.command "
+                                   "FOR EACH ROW EXECUTE FUNCTION semel.full_twice()"));
+        assert_int_equal(semel_store_open(url, &c.st, err), SEMEL_OK);
+        assert_int_equal(pthread_create(&thread, NULL, run_cancelled, &c), 0);
+        assert_int_equal(pthread_join(thread, &got), 0);
+        assert_ptr_equal(got, &c.outcome);
+        assert_int_equal(c.outcome, SEMEL_RAN);
+        assert_string_equal(tx_db_value(db, "SELECT last_value FROM semel.tries", tries, sizeof tries),
+                            "3");
+        semel_store_close(c.st);
+        assert_true(tx_db_exec(db, "DROP TRIGGER full_twice ON semel.command"));
+        assert_true(tx_db_exec(db, "DROP FUNCTION semel.full_twice()"));
+        assert_true(tx_db_exec(db, "DROP SEQUENCE semel.tries"));
+}
+
 static int open_db(void **state)
 {
         (void)state;
@@ -349,6 +407,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(h1_racing_transactions_execute_once_and_the_others_replay),
                 cmocka_unit_test(b8_a_duplicate_waits_no_longer_than_wait_ms_and_settings_are_restored),
                 cmocka_unit_test(b8_serialization_failures_are_passed_on),
+                cmocka_unit_test(a_thread_that_is_cancelled_after_its_effect_records_it),
                 cmocka_unit_test(b9_a_deferred_transaction_is_told_to_retry_or_refused),
         };
         url = argc > 1 ? argv[1] : getenv("SEMEL_TEST_URL");
