@@ -105,8 +105,10 @@ ONCE = {
 
 @pytest.mark.parametrize('fault', ONCE)
 def test_one_fault_then_done_once_with_the_same_bytes(up, call, fault):
+    """Only who is silent is not waited for: all others answer in time on a loaded machine too."""
     up.plan = [ONCE[fault]]
-    p, seconds = call(up.url + '/charges', '--attempt-timeout', '1500ms', '--deadline', '30s')
+    patience = '1500ms' if fault.startswith(('hangs', 'stalls')) else '20s'
+    p, seconds = call(up.url + '/charges', '--attempt-timeout', patience, '--deadline', '30s')
     assert p.returncode == DONE, p.logs()
     assert p.out_bytes() == b'effect 1 of ' + KEY.encode() + b'\0\xff'
     assert up.effects == {KEY: 1}
