@@ -6,12 +6,17 @@ import sqlite3
 
 import pytest
 
+from ports import free_port
 from support.payd import Payd
 
 SHOP = pathlib.Path(__file__).resolve().parents[2] / 'examples/shop'
 DEMO, STORY, CHECK = SHOP / 'demo', SHOP / 'story', SHOP / 'ledger-check'
 PROGRAMS = ('semel', 'shop', 'payd', 'billing')
 
+
+def surroundings(tmp):
+    """Its files in tmp; what the story kills and starts again has ports that nobody takes meanwhile."""
+    return {'TMPDIR': tmp, 'shop_port': free_port(), 'pay_port': free_port()}
 
 
 def has_kafka(build):
@@ -22,7 +27,7 @@ def has_kafka(build):
 
 
 def test_the_demo_holds_and_cleans_up(build, procs, tmp):
-    p = procs.run([DEMO, build.dir], timeout=120, env={'TMPDIR': tmp})
+    p = procs.run([DEMO, build.dir], timeout=120, env=surroundings(tmp))
     assert p.returncode == 0, p.logs()
     assert re.search(r'(?m)^demo: all \d\d expectations held in \d+ s$', p.out())
     assert p.out().splitlines()[-1] == (
@@ -115,7 +120,7 @@ url=$(sed 's/.*--pay-url \\([^ ]*\\).*/\\1/' <<<"$*")
 exec {build.path('billing')} "$@"
 """)
     liar.chmod(0o755)
-    p = procs.run([STORY, tmp], timeout=120, env={'TMPDIR': tmp, 'ORDERS': '48'})
+    p = procs.run([STORY, tmp], timeout=120, env={**surroundings(tmp), 'ORDERS': '48'})
     assert p.returncode == 1, p.logs()
     # the story waits for 48 charges: the planted one may be among them
     assert re.search(r'ledger: 48 orders, (49 charges, 0|48 charges, 1) missing, 1 doubled',

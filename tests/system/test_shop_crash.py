@@ -2,11 +2,13 @@
 """The shop when things die: the process, the database, the lease, one write."""
 import concurrent.futures
 import http.client
+import itertools
 import signal
 import time
 
 import pytest
 
+from ports import free_port
 from support.shop import COMPLETED, IN_FLIGHT, PRODUCTS, SELLERS
 from support.wait import wait_until
 
@@ -21,31 +23,31 @@ def retry(shop, key, name='Widget', timeout=20, until=lambda r: r.status != 409)
 
 
 def kill_while_it_runs(start_shop, url, key, lease_ms):
-    """A holder that claimed the key and died; returns when it had claimed it, at the latest."""
+    """A holder that claimed the key and died; returns when it had not claimed it yet."""
     shop = start_shop(url, 'reserve', work_ms=60000, lease_ms=lease_ms)
+    asked = time.monotonic()
     running = shop.background(lambda: shop.create(key=key))
     shop.wait_claimed(key)
-    claimed_at = time.monotonic()
     shop.proc.kill()
     with pytest.raises(GONE):
         running.result(10)
-    return claimed_at
+    return asked
 
 
 # --- SIGKILL ------------------------------------------------------------------------------------
 
 def test_h8_killed_between_claim_and_completion_409_until_the_lease_is_over(start_shop, store_url):
-    claimed_at = kill_while_it_runs(start_shop, store_url, 'k', 2500)
     shop = start_shop(store_url, 'reserve', lease_ms=2500)
-    seen = []
-    while time.monotonic() < claimed_at + 1.5:
-        r = shop.create(key='k')
+    assert shop.seller
+    over = kill_while_it_runs(start_shop, store_url, 'k', 2500) + 2.5
+    seen = 0
+    while (r := shop.create(key='k')) and time.monotonic() < over:
         assert (r.status, r.problem) == (409, 'in-flight')
         assert 1 <= int(r.header('Retry-After')) <= 3
-        seen.append(r)
+        assert shop.db.products('Widget') == 0
+        seen += 1
     assert seen
-    assert shop.db.products('Widget') == 0
-    r = retry(shop, 'k')
+    r = r if r.status == 201 else retry(shop, 'k')
     assert r.status == 201 and not r.replayed
     assert shop.db.products('Widget') == 1
     assert shop.create(key='k').kept() == r.kept()
@@ -112,15 +114,26 @@ def test_h9_h10_a_holder_that_wakes_late_changes_no_row(start_shop, store_url):
     """Takeover, release and a new claim by others happen while the first holder is stopped."""
     late = start_shop(store_url, 'reserve', work_ms=400, lease_ms=700)
     body = late.product(seller_id='01890000-0000-7000-8000-0000000000ff')
-    running = late.background(lambda: late.request('POST', PRODUCTS, body, key='k'))
-    late.wait_claimed('k')
-    late.proc.stop()
-    first_token = late.db.command('k')[1]
+    keys = (f'k{i}' for i in itertools.count())
 
+    def stopped():
+        """Stopped while it runs; with another key when that came too late."""
+        key = next(keys)
+        running = late.background(lambda: late.request('POST', PRODUCTS, body, key=key))
+        wait_until(lambda: late.db.command(key) or running.done(), what='the claim')
+        late.proc.stop()
+        row = late.db.command(key)
+        if row and row[0] == IN_FLIGHT:
+            return key, running, row[1]
+        late.proc.cont()
+        running.result(20)
+        return None
+
+    key, running, first_token = wait_until(stopped, 60, 'to be stopped in time')
     other = start_shop(store_url, 'reserve', lease_ms=20000)
 
     def post():
-        r = other.request('POST', PRODUCTS, body, key='k')
+        r = other.request('POST', PRODUCTS, body, key=key)
         return r if r.status != 409 else None
 
     refused = wait_until(post, 20, 'the take-over')
@@ -128,14 +141,14 @@ def test_h9_h10_a_holder_that_wakes_late_changes_no_row(start_shop, store_url):
     other.db.sql('INSERT INTO shop_seller VALUES (?, ?, 0, 0)', args=(body['seller_id'], 'Eve'))
     won = wait_until(post, 20, 'a new claim')
     assert won.status == 201 and not won.replayed
-    before = other.db.command('k')
+    before = other.db.command(key)
     assert before[0] == COMPLETED and before[1] > first_token + 1
 
     late.proc.cont()
     its = running.result(20)
-    assert other.db.command('k') == before, 'the late completion changed nothing'
+    assert other.db.command(key) == before, 'the late completion changed nothing'
     assert its.status == 201 and its.header('Warning'), 'done, and told that it was not recorded'
-    assert other.create('Widget', key='k', seller_id=body['seller_id']).kept() == won.kept()
+    assert other.create('Widget', key=key, seller_id=body['seller_id']).kept() == won.kept()
 
 
 # --- one failed write ---------------------------------------------------------------------------
@@ -242,17 +255,19 @@ def test_h70_postgres_stopped_503_nothing_runs_and_all_is_well_within_1_s(start_
 @BOTH
 def test_h15_postgres_restarted_under_running_commands_never_doubles(start_shop, pg_own, own_url,
                                                                      mode):
-    shop = start_shop(own_url, mode, work_ms=500, lease_ms=3000, wait_ms=5000)
+    shop = start_shop(own_url, mode, work_ms=3000, lease_ms=9000, wait_ms=5000)
     body = shop.product()
     keys = [f'k{i}' for i in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         runs = [pool.submit(shop.request, 'POST', PRODUCTS, {**body, 'name': k}, k) for k in keys]
         shop.wait_running(mode, 8)
+        assert not any(r.done() for r in runs), 'the fault struck no unfinished work'
         pg_own.restart()
         replies = [r.result(30) for r in runs]
         assert {r.status for r in replies} <= {201, 409, 503}
+    quick = start_shop(own_url, mode, lease_ms=9000, wait_ms=5000)
     for k in keys:
-        r = retry(shop, k, k, until=lambda r: r.status == 201)
+        retry(quick, k, k, until=lambda r: r.status == 201)
         assert shop.db.products(k) == 1, 'stopped before the business write: run once in the end'
 
 
@@ -327,9 +342,7 @@ def test_sigterm_finishes_what_runs_and_accepts_no_more(start_shop, store_url, m
 
 def test_sigterm_with_nothing_to_do_exits_0_at_once(start_shop, sqlite_url):
     shop = start_shop(sqlite_url)
-    begin = time.monotonic()
-    assert shop.proc.terminate() == 0
-    assert time.monotonic() - begin < 2
+    assert shop.proc.terminate(10) == 0  # its deadline is 25 s
 
 
 def test_a_second_sigterm_exits_at_once(start_shop, sqlite_url):
@@ -340,14 +353,14 @@ def test_a_second_sigterm_exits_at_once(start_shop, sqlite_url):
     wait_until(lambda: refused(shop), 5, 'no new connections')
     assert shop.proc.alive(), 'it drains'
     shop.proc.send(signal.SIGTERM)
-    assert shop.proc.wait(2) == 128 + signal.SIGTERM
+    assert shop.proc.wait(10) == 128 + signal.SIGTERM  # its command takes 60 s
     with pytest.raises(GONE):
         running.result(5)
     assert shop.db.command('k')[0] == IN_FLIGHT
 
 
 def test_the_port_can_be_taken_again_at_once(build, procs, start_shop, sqlite_url):
-    shop = start_shop(sqlite_url)
+    shop = start_shop(sqlite_url, port=free_port())
     client = http.client.HTTPConnection('127.0.0.1', shop.port, timeout=5)
     client.request('GET', SELLERS)  # the server closes first: TIME_WAIT stays on its side
     client.getresponse().read()

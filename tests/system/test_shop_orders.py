@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from ports import free_port
 from support.payd import Payd
 from support.wait import wait_until
 
@@ -183,7 +184,7 @@ def test_replies_that_are_lost_after_the_charge_charge_once(start_shop, store_ur
 
 
 def test_an_outcome_that_nobody_knows_is_said_and_the_order_waits(start_shop, store_url, start_payd):
-    payd = start_payd(cut=1)
+    payd = start_payd(cut=1, port=free_port())
     shop = direct(start_shop, store_url, payd, charge_ms=600)
     order = create(shop)
     r = confirm(shop, order)

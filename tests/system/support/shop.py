@@ -99,9 +99,9 @@ FREE, IN_FLIGHT, COMPLETED, UNKNOWN = range(4)
 
 
 class Shop:
-    def __init__(self, procs, binary, url, mode, **options):
+    def __init__(self, procs, binary, url, mode, port=0, **options):
         """options: lease_ms=1000, crash_after_effect=True, ..."""
-        argv = [binary, '--store', url, '--listen', '127.0.0.1:0', '--mode', mode]
+        argv = [binary, '--store', url, '--listen', f'127.0.0.1:{port}', '--mode', mode]
         for name, value in options.items():
             argv.append('--' + name.replace('_', '-'))
             if value is not True:
