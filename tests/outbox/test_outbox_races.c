@@ -309,10 +309,14 @@ static void c6_a_short_lease_waits_shortly_for_locks(void **state)
         owner = (struct call){.s = a, .me = &me_a};
         own_all(&owner);
         db_exec(db, "BEGIN; LOCK TABLE semel.relay_member");
-        int64_t start_us = clock_boot_us();
-        (void)run_beat(&owner);
-        assert_int_equal(owner.code, SEMEL_ERR_BUSY);
-        assert_in_range(clock_boot_us() - start_us, 200 * MS, 600 * MS);
+        int64_t took_us = SECOND;
+        for (int i = 0; i < 10 && took_us > 600 * MS; i++) { /* a busy machine may need more than one */
+                int64_t start_us = clock_boot_us();
+                (void)run_beat(&owner);
+                took_us = clock_boot_us() - start_us;
+                assert_int_equal(owner.code, SEMEL_ERR_BUSY);
+        }
+        assert_in_range(took_us, 200 * MS, 600 * MS);
         db_exec(db, "ROLLBACK");
 }
 
@@ -386,8 +390,18 @@ static void b10_a_session_connects_anew_by_itself(void **state)
         assert_int_equal(mine(&owner.view), 0xffff);
 }
 
-/* As the keeper of a short lease: 166 ms for each try, a try each 250 ms.  A try of which the wait before the
- * next attempt leaves too little attempts nothing, so that the one after it has all of its time. */
+/* As the keeper of a short lease: 166 ms for each try, a try each 250 ms. */
+static semel_code beat_in_little_time(struct call *owner)
+{
+        int64_t next_us = clock_boot_us() + 250 * MS;
+        semel_code code = a->vt->beat(a, &me_a, LEASE_US, next_us - 84 * MS, &owner->view, &owner->err);
+        while (clock_boot_us() < next_us)
+                db_exec(db, "SELECT pg_sleep(0.01)");
+        return code;
+}
+
+/* A try of which the wait before the next attempt leaves too little attempts nothing, so that the one after
+ * it has all of its time. */
 static void b10_who_has_little_time_connects_anew_too(void **state)
 {
         (void)state;
@@ -396,20 +410,19 @@ static void b10_who_has_little_time_connects_anew_too(void **state)
         db_wait(db, 0, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel test a'");
         db_exec(db, "BEGIN");
         db_exec(db, "LOCK TABLE semel.schema_version"); /* which every new session reads */
-        semel_code code = SEMEL_ERR_STORE_DOWN;
         int left_out = 0;
-        for (int i = 0; i < 14 && code != SEMEL_OK; i++) {
-                if (i == 10)
-                        db_exec(db, "ROLLBACK");
-                int64_t next_us = clock_boot_us() + 250 * MS;
-                code = a->vt->beat(a, &me_a, LEASE_US, next_us - 84 * MS, &owner.view, &owner.err);
-                assert_true(i >= 10 || code != SEMEL_OK);
-                left_out += code != SEMEL_OK && strstr(owner.err.text, "a moment ago") != NULL;
-                while (clock_boot_us() < next_us)
-                        db_exec(db, "SELECT pg_sleep(0.01)");
+        for (int i = 0; i < 10; i++) {
+                assert_int_not_equal(beat_in_little_time(&owner), SEMEL_OK);
+                left_out += strstr(owner.err.text, "a moment ago") != NULL;
         }
+        assert_in_range(left_out, 1, 9);
+        db_exec(db, "ROLLBACK");
+        int64_t until_us = clock_boot_us() + 20 * SECOND;
+        semel_code code;
+        do /* four do, unless the machine needs more than 166 ms to connect now and then */
+                code = beat_in_little_time(&owner);
+        while (code != SEMEL_OK && clock_boot_us() < until_us);
         assert_int_equal(code, SEMEL_OK);
-        assert_in_range(left_out, 1, 10);
 }
 
 static void a_call_ends_by_its_deadline(void **state)
