@@ -9,14 +9,15 @@ other time as PID 1.
 
 First they are told once: each exits 0 before its deadline, has nothing half done, and nothing is lost
 or comes twice, not even what may come twice after a crash (but for a relay that says that the broker
-left it without an answer: what it had under way is sent again, unless exactly once).  Then they are told
-twice, which ends them at once, or are killed during the drain: what a crash may cost is lost work that
+left it without an answer: what it had under way is sent again, unless exactly once; and for a consumer
+with an endpoint that says that it lost its partitions).  Then they are told twice, which ends them at once, or are killed during the drain: what a crash may cost is lost work that
 comes again."""
 import collections
 import concurrent.futures
 import http.server
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -38,7 +39,8 @@ SEED = int(os.environ.get('SEMEL_SEED', random.SystemRandom().randrange(1 << 32)
 DEADLINE_S = 25
 EXAMPLES = ('shop', 'payd', 'billing')
 AT_ONCE = 3  # told at the same moment
-SENT_AGAIN = 'a new producer: '  # a relay says it when the broker has not answered in time
+# A relay says it when the broker has not answered in time, a consumer when it was not heard in time.
+SENT_AGAIN = re.compile('a new producer: |partitions? lost')
 MODES = ['single', 'two-phase', 'exactly-once']
 
 
@@ -145,7 +147,7 @@ class World:
         self.pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
         self.count, self.longest = collections.Counter(), 0.0
         self.cut = collections.Counter()  # second signals and kills that found a daemon still there
-        self.unanswered = set()  # relays that say so of their broker
+        self.unanswered = set()  # those that say SENT_AGAIN
         self.under_way, self.begun = 0, time.monotonic()
 
     def start_consume(self, group, handler):
@@ -196,7 +198,7 @@ class World:
             self.starter.here.first = False
 
     def listen(self, part):
-        if SENT_AGAIN in part.process.logs():
+        if SENT_AGAIN.search(part.process.logs()):
             self.unanswered.add(part.name)
 
     def told_once(self, part, pause_s):
@@ -283,7 +285,7 @@ class World:
         events = consume_all(self.kafka.bootstrap, 'orders', timeout=60)
         again = {f'relay {lane.mode}': lane.check() for lane in self.lanes}
         again['relay'] = len(events) - len(confirmed)
-        again['post'] = sum(self.endpoint.seen.values()) - len(confirmed)
+        again['by-post'] = sum(self.endpoint.seen.values()) - len(confirmed)
         return again
 
 
