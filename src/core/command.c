@@ -207,6 +207,7 @@ struct command_answer command_claim(struct command_row *row, bool exists,
             command_attempt_eq(&row->attempt, &claim->attempt)) {
                 struct command_answer own = answer_run(row, now);
                 own.changed = false;
+                own.took_over = row->maybe_executed; /* as the first time: only a takeover sets it */
                 return own;
         }
 

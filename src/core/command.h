@@ -116,7 +116,8 @@ struct command_answer {
 /* Decide a claim.
  * row      the row as read, or zeroed when `exists` is false; changed in place.
  * A row that already carries the claim's own attempt and is IN_FLIGHT answers RUN again
- * without a change: the claim was issued twice because its COMMIT's answer was lost (A7). */
+ * without a change: the claim was issued twice because its COMMIT's answer was lost (A7).  It also says
+ * again whether it took over. */
 struct command_answer command_claim(struct command_row *row, bool exists,
                                     const struct command_claim *claim, struct command_now now);
 

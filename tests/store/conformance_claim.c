@@ -123,6 +123,20 @@ static void a7_h15_the_same_attempt_again_is_run(struct cf *c)
         assert_int_equal(before.lease_until_us, after.lease_until_us); /* not extended by it */
 }
 
+/* ... also that an earlier holder may have executed it. */
+static void a7_a_takeover_again_is_still_one(struct cf *c)
+{
+        struct command_claim claim = cf_claim_of(c, cf_id(1), 1, cf_retry);
+        (void)cf_claim(c, c->a, &claim);
+        cf_advance(c, CF_LEASE_US + SECOND);
+        struct command_claim next = cf_claim_of(c, cf_id(1), 1, cf_retry);
+        for (int i = 0; i < 3; i++) {
+                struct command_answer again = cf_claim(c, i % 2 ? c->a : c->b, &next);
+                assert_int_equal(again.outcome, COMMAND_RUN);
+                assert_true(again.took_over);
+        }
+}
+
 /* ... and when its lease is over meanwhile it is still its own, for nobody took it. */
 static void a7_the_same_attempt_after_its_lease_is_run_without_time(struct cf *c)
 {
@@ -320,6 +334,7 @@ const struct cf_test cf_tests_claim[] = {
          h18_busy_says_how_much_of_the_lease_is_left},
         {"a6_a_calendar_that_jumps_ends_no_lease", a6_a_calendar_that_jumps_ends_no_lease},
         {"a7_h15_the_same_attempt_again_is_run", a7_h15_the_same_attempt_again_is_run},
+        {"a7_a_takeover_again_is_still_one", a7_a_takeover_again_is_still_one},
         {"a7_the_same_attempt_after_its_lease_is_run_without_time",
          a7_the_same_attempt_after_its_lease_is_run_without_time},
         {"a7_a_claim_repeated_too_late_does_not_get_the_key_back",
