@@ -184,8 +184,8 @@ static semel_code make_reply(const struct run_child *child, semel_reply *rep, se
 }
 
 /* Write what became of the claim, until the store takes it: the command has run, and an
- * unrecorded run is a key that somebody has to resolve.  rep NULL: release. */
-static void record(struct run *run, const semel_reply *rep)
+ * unrecorded run is a key that somebody has to resolve.  rep NULL: release.  false: it did not. */
+static bool record(struct run *run, const semel_reply *rep)
 {
         struct semel_error *err = &run->rc.err;
         const int64_t record_ms =
@@ -195,7 +195,7 @@ static void record(struct run *run, const semel_reply *rep)
                 semel_code code = rep ? semel_complete(run->rc.claim, rep, err)
                                       : semel_release(run->rc.claim, err);
                 if (code == SEMEL_OK)
-                        return;
+                        return true;
                 semel_class class = semel_error_class(err);
                 bool again = (class == SEMEL_CLASS_RETRYABLE || class == SEMEL_CLASS_UNKNOWN) &&
                              clock_boot_us() < until_us;
@@ -206,25 +206,25 @@ static void record(struct run *run, const semel_reply *rep)
                         say_error("THE RESULT IS NOT RECORDED: \"%s\" ran, but later calls will not "
                                   "know what it did: %s",
                                   run->key, err->text);
-                        return;
+                        return false;
                 }
                 pause_ms = pause_ms * 2 > RECORD_PAUSE_MAX_MS ? RECORD_PAUSE_MAX_MS : pause_ms * 2;
         }
 }
 
-static void record_child(struct run *run, const struct run_child *child)
+static bool record_child(struct run *run, const struct run_child *child)
 {
         if (exit_set_has(&run->release_on, child->code)) {
-                record(run, NULL);
-                if (run->verbose)
+                bool released = record(run, NULL);
+                if (released && run->verbose)
                         say_note("exit code %d: the key is free again", child->code);
-                return;
+                return released;
         }
         semel_reply *rep = semel_reply_new();
         struct semel_error err = {0};
         if (!rep) {
                 say_error("THE RESULT IS NOT RECORDED: no memory");
-                return;
+                return false;
         }
         if (make_reply(child, rep, &err) != SEMEL_OK) { /* no memory: the exit code alone */
                 semel_reply_clear(rep);
@@ -234,8 +234,9 @@ static void record_child(struct run *run, const struct run_child *child)
         if (semel_reply_is_tombstone(rep))
                 say_note("more than %s of output: only the exit code is kept",
                          option_text(run->o, OPT_OUTPUT_MAX));
-        record(run, rep);
+        bool recorded = record(run, rep);
         semel_reply_free(rep);
+        return recorded;
 }
 
 /* -- running ------------------------------------------------------------------------------------ */
@@ -307,8 +308,9 @@ static int run_claimed(struct run *run)
         int started = run_child(&child), why = errno, code;
         renewal_stop(&renewal);
         if (started == 0) {
-                record_child(run, &child);
-                lock_file_remove(&run->rc.lock);
+                /* Else what it left behind keeps the lock: as long as that lives, nobody takes over. */
+                if (record_child(run, &child))
+                        lock_file_remove(&run->rc.lock);
                 signals_close(&run->signals); /* from here on a signal may end us */
                 run_child_flush(&child);
                 code = child.code;

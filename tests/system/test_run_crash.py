@@ -2,6 +2,7 @@
 """`semel run` when something dies: its parent, both, or the store (rules A5, A10)."""
 import os
 import signal
+import sqlite3
 
 import pytest
 
@@ -112,6 +113,36 @@ def test_a10_while_a_descendant_lives_nobody_takes_over(build, procs, tmp, store
     wait_until(lambda: not alive(orphan))
     r = store.keys('resolve', job.key, '--not-executed', '--reason', 'looked', '--yes')
     assert r.returncode == 0, r.stderr
+
+
+# It ends, and leaves something at work behind.
+BEHIND = ('(echo x >> {e}; read _ < {go}) > /dev/null 2>&1 & echo $! > {d}/behind; '
+          'until [ -e {d}/end ]; do sleep 0.05; done')
+
+
+def test_a10_a_result_that_is_not_recorded_leaves_the_lock_to_those_who_live(build, procs, tmp):
+    store = Store(build, f'sqlite:{tmp}/s.db')
+    job = Job(build.semel, procs, tmp, store.url, script=BEHIND)
+    p = job.start('--on-unknown', 'retry')
+    job.running()
+    behind = int(wait_until((tmp / 'behind').read_text))
+    writer = sqlite3.connect(tmp / 's.db', isolation_level=None, timeout=20)
+    writer.execute('BEGIN IMMEDIATE')
+    (tmp / 'end').touch()
+    p.wait_log('not recorded yet', timeout=60)
+    p.terminate()
+    assert p.wait() == 0 and 'THE RESULT IS NOT RECORDED' in p.err()
+    writer.execute('ROLLBACK')
+    writer.close()
+    store.wait_lease_over(job.key)
+    assert alive(behind)
+    assert job.run('--on-unknown', 'retry').returncode == 75
+    r = store.keys('resolve', job.key, '--not-executed', '--reason', 'r', '--yes')
+    assert r.returncode == 75 and 'still runs on this host' in r.stderr
+    assert 'alive on this host' in store.keys('show', job.key).stdout and job.effects() == 1
+    os.kill(behind, signal.SIGKILL)
+    wait_until(lambda: not alive(behind))
+    assert job.run('--on-unknown', 'hold').returncode == 76
 
 
 def test_a10_stopped_and_late_resolves_itself(job, store, tmp):
