@@ -2,8 +2,8 @@
  *
  * fault_vfs: see fault_vfs.h.
  *
- * A WAL file is opened by the default VFS; only its table of methods is exchanged for a copy in which
- * xWrite and xSync are ours, and ours call the original.
+ * Files are opened by the default VFS; only the table of methods is exchanged for a copy, in which
+ * xWrite and xSync of a WAL, and xShmLock of a database, are ours, and ours call the original.
  */
 #include "fault_vfs.h"
 
@@ -14,8 +14,8 @@
 struct fault fault;
 
 static sqlite3_vfs vfs;
-static sqlite3_io_methods wal_methods;
-static const sqlite3_io_methods *original;
+static sqlite3_io_methods wal_methods, db_methods;
+static const sqlite3_io_methods *original, *db_original;
 
 static bool take(atomic_int *count)
 {
@@ -34,8 +34,10 @@ static int wal_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 at)
 {
         int from = atomic_load(&fault.big_writes_from);
         bool later = atomic_load(&fault.synced) >= atomic_load(&fault.writes_after_syncs);
-        if ((from == 0 || at + n > from) && later && take(&fault.writes))
+        if ((from == 0 || at + n > from) && later && take(&fault.writes)) {
+                atomic_fetch_add(&fault.locks, atomic_exchange(&fault.locks_next, 0));
                 return atomic_load(&fault.write_code);
+        }
         return original->xWrite(file, p, n, at);
 }
 
@@ -48,6 +50,15 @@ static int wal_sync(sqlite3_file *file, int flags)
         int rc = original->xSync(file, flags);
         /* the bytes are there: what fails is only the answer, which is the worst case */
         return take(&fault.syncs) ? SQLITE_IOERR_FSYNC : rc;
+}
+
+/* Lock 0 is the writer's. */
+static int db_shm_lock(sqlite3_file *file, int at, int n, int flags)
+{
+        if (at == 0 && n == 1 && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE) &&
+            take(&fault.locks))
+                return SQLITE_BUSY;
+        return db_original->xShmLock(file, at, n, flags);
 }
 
 static int fault_open(sqlite3_vfs *self, const char *name, sqlite3_file *file, int flags,
@@ -63,6 +74,14 @@ static int fault_open(sqlite3_vfs *self, const char *name, sqlite3_file *file, i
                         wal_methods.xSync = wal_sync;
                 }
                 file->pMethods = &wal_methods;
+        }
+        if (rc == SQLITE_OK && (flags & SQLITE_OPEN_MAIN_DB) && file->pMethods) {
+                if (!db_original) {
+                        db_original = file->pMethods;
+                        db_methods = *db_original;
+                        db_methods.xShmLock = db_shm_lock;
+                }
+                file->pMethods = &db_methods;
         }
         return rc;
 }
@@ -85,6 +104,8 @@ void fault_clear(void)
         atomic_store(&fault.writes, 0);
         atomic_store(&fault.big_writes_from, 0);
         atomic_store(&fault.writes_after_syncs, 0);
+        atomic_store(&fault.locks, 0);
+        atomic_store(&fault.locks_next, 0);
         atomic_store(&fault.hang, false);
         atomic_store(&fault.seen, 0);
         atomic_store(&fault.synced, 0);

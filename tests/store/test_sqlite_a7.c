@@ -176,6 +176,53 @@ static void a7_a_claim_that_stays_unknown_is_undone_later(void **state)
         world_close(st);
 }
 
+static void note_done(struct store_op *op)
+{
+        *(int *)op->arg += 1;
+}
+
+/* One after the other: an fsync that fails, a full disk, and a stranger who has the lock from then on.
+ * Whatever queue they wait in, they were in doubt once. */
+static void a7_what_is_in_doubt_stays_so_behind_a_stranger(void **state)
+{
+        enum { N = 2 };
+        struct sqlite_world *w = *state;
+        struct store *st = world_open(w);
+        static struct store_op ops[N];
+        int done = 0;
+        atomic_store(&fault.locks, -1); /* so that both are one group */
+        for (unsigned i = 0; i < N; i++) {
+                store_op_init(&ops[i], STORE_CLAIM);
+                ops[i].deadline_us = clock_boot_us() + 1500 * MS;
+                ops[i].in.claim.claim = claim_of(i, false);
+                ops[i].in.claim.label.key = span_str("k");
+                ops[i].done = note_done;
+                ops[i].arg = &done;
+                store_submit(st, &ops[i]);
+        }
+        atomic_store(&fault.write_code, SQLITE_FULL);
+        atomic_store(&fault.locks_next, -1);
+        atomic_store(&fault.synced, 0);
+        atomic_store(&fault.writes_after_syncs, 1);
+        atomic_store(&fault.writes, 1);
+        atomic_store(&fault.syncs, 1);
+        atomic_store(&fault.locks, 0);
+        while (done < N) {
+                nap_ms(2);
+                st->vt->step(st);
+        }
+        assert_int_equal(atomic_load(&fault.locks), -1); /* all three struck */
+        for (unsigned i = 0; i < N; i++) {
+                assert_int_equal(ops[i].err.code, SEMEL_ERR_UNKNOWN);
+                store_op_release(&ops[i]);
+        }
+        assert_int_equal(sqlite_store_orphans(st), N);
+        fault_clear();
+        wait_for_no_orphans(st);
+        assert_int_equal(row_count(w, "WHERE state = 0"), N);
+        world_close(st);
+}
+
 /* Its commit is in the file: what recovers after the crash sees it, and the same attempt has it. */
 static void a7_what_a_crash_leaves_is_ours_by_attempt(void **state)
 {
@@ -293,6 +340,7 @@ int main(void)
                 TEST(a7_each_write_is_issued_again),
                 TEST(a7_a_resolve_is_issued_again_and_audited_once),
                 TEST(a7_a_claim_that_stays_unknown_is_undone_later),
+                TEST(a7_what_is_in_doubt_stays_so_behind_a_stranger),
                 TEST(a7_what_a_crash_leaves_is_ours_by_attempt),
                 TEST(a7_a_disk_that_hangs_is_answered_as_unknown),
                 TEST(a7_acknowledged_is_kept_whatever_fails),

@@ -48,27 +48,38 @@ void writer_deliver(struct writer *w, struct op_list *ops)
         (void)pthread_mutex_unlock(&w->mu);
 }
 
-/* The same error for all.  An operation in doubt cannot be told "nothing happened": it waits for the
- * next try, or for its deadline. */
+/* With the mutex. */
+static void doubt_again(struct writer *w, struct op_list *doubt)
+{
+        if (!doubt->first)
+                return;
+        ops_append(&w->doubt, doubt);
+        w->doubt_at_us = clock_boot_us() + RETRY_US;
+}
+
+/* Take out those that are in doubt: none of them can be told "nothing happened", so each waits for the
+ * next try, or for its deadline, among its like. */
+static struct op_list take_doubt(struct op_list *ops)
+{
+        struct op_list doubt = {0}, rest = {0};
+        struct store_op *op;
+        while ((op = ops_shift(ops)))
+                ops_push(op->stage == STAGE_IN_DOUBT ? &doubt : &rest, op);
+        *ops = rest;
+        return doubt;
+}
+
+/* The same error for all. */
 static void fail_all(struct writer *w, struct op_list *ops, const semel_error *err)
 {
-        struct op_list failed = {0}, doubt = {0};
-        struct store_op *op;
-        while ((op = ops_shift(ops))) {
-                if (op->stage == STAGE_IN_DOUBT) {
-                        ops_push(&doubt, op);
-                        continue;
-                }
+        struct op_list doubt = take_doubt(ops);
+        for (struct store_op *op = ops->first; op; op = op->next)
                 (void)err_copy(&op->err, err);
-                ops_push(&failed, op);
-        }
-        if (doubt.first) {
-                (void)pthread_mutex_lock(&w->mu);
-                ops_append(&w->doubt, &doubt);
-                w->doubt_at_us = clock_boot_us() + RETRY_US;
-                (void)pthread_mutex_unlock(&w->mu);
-        }
-        writer_deliver(w, &failed);
+        (void)pthread_mutex_lock(&w->mu);
+        doubt_again(w, &doubt);
+        (void)pthread_mutex_unlock(&w->mu);
+        writer_deliver(w, ops);
+        *ops = (struct op_list){0};
 }
 
 /* Nobody knows what became of them: again, with the same attempts (A7).  On the same connection: it
@@ -79,8 +90,7 @@ static void doubt_all(struct writer *w, struct op_list *ops)
         for (struct store_op *op = ops->first; op; op = op->next)
                 op->stage = STAGE_IN_DOUBT;
         (void)pthread_mutex_lock(&w->mu);
-        ops_append(&w->doubt, ops);
-        w->doubt_at_us = clock_boot_us() + RETRY_US;
+        doubt_again(w, ops);
         (void)pthread_mutex_unlock(&w->mu);
 }
 
@@ -149,7 +159,9 @@ static semel_code begin(struct writer *w, semel_error *err)
 /* Somebody else was faster: back to the front of their queue, until their deadlines. */
 static void requeue(struct writer *w, struct op_list *queue, struct op_list *ops)
 {
+        struct op_list doubt = take_doubt(ops);
         (void)pthread_mutex_lock(&w->mu);
+        doubt_again(w, &doubt);
         ops_append(ops, queue);
         *queue = *ops;
         w->locked_out = true;
