@@ -38,4 +38,4 @@ SET state = k.state, token = k.token, attempt = k.attempt, fingerprint = k.finge
     body = CASE WHEN k.runs THEN NULL ELSE c.body END
 FROM locked k
 WHERE c.id >= k.locked_id AND c.id <= k.locked_id
-RETURNING k.n, clock_timestamp()
+RETURNING k.n, pg_catalog.clock_timestamp()

@@ -316,6 +316,35 @@ static void b9_a_deferred_transaction_is_told_to_retry_or_refused(void **state)
         tx_db_close(second);
 }
 
+/* A schema of the caller's in front of pg_catalog, with functions of the same names. */
+static void a_search_path_of_the_callers_changes_nothing(void **state)
+{
+        (void)state;
+        if (!tx_db_is_postgres(url))
+                return;
+        struct work w = {.key = fresh_key()};
+        semel_reply *rep = NULL;
+        assert_true(tx_db_exec(db, "CREATE SCHEMA first"));
+        assert_true(tx_db_exec(db, "CREATE FUNCTION first.clock_timestamp() RETURNS timestamptz "
+                                   "LANGUAGE plpgsql AS $$BEGIN RAISE 'not mine'; END$$"));
+        assert_true(tx_db_exec(db, "CREATE FUNCTION first.octet_length(bytea) RETURNS integer "
+                                   "LANGUAGE plpgsql AS $$BEGIN RAISE 'not mine'; END$$"));
+        assert_true(tx_db_exec(db, "SET search_path = first, pg_catalog, public"));
+        for (int i = 0; i < 3; i++) { /* inserted; read; taken */
+                if (i == 2)
+                        assert_true(tx_db_exec(db, "UPDATE semel.command SET state = 0"));
+                assert_true(tx_db_begin(db));
+                assert_int_equal(run_in(db, &w, "a", 0, &rep, err),
+                                 i == 1 ? SEMEL_REPLAYED : SEMEL_RAN);
+                assert_true(tx_db_exec(db, "COMMIT"));
+                semel_reply_free(rep);
+                rep = NULL;
+        }
+        assert_true(tx_db_exec(db, "RESET search_path"));
+        assert_true(tx_db_exec(db, "DROP FUNCTION first.clock_timestamp(), first.octet_length(bytea)"));
+        assert_true(tx_db_exec(db, "DROP SCHEMA first"));
+}
+
 struct cancelled {
         semel_store *st;
         const char *key;
@@ -407,6 +436,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(h1_racing_transactions_execute_once_and_the_others_replay),
                 cmocka_unit_test(b8_a_duplicate_waits_no_longer_than_wait_ms_and_settings_are_restored),
                 cmocka_unit_test(b8_serialization_failures_are_passed_on),
+                cmocka_unit_test(a_search_path_of_the_callers_changes_nothing),
                 cmocka_unit_test(a_thread_that_is_cancelled_after_its_effect_records_it),
                 cmocka_unit_test(b9_a_deferred_transaction_is_told_to_retry_or_refused),
         };

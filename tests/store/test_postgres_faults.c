@@ -559,6 +559,41 @@ static void b3_a_half_sent_batch_of_ours_is_ended(void **state)
         PQfinish(half);
 }
 
+/* One is under way, and its answer may come a little late; another one waits, and its deadline is no
+ * later for that. */
+static void h70_a_deadline_is_not_put_off_by_what_is_under_way(void **state)
+{
+        (void)state;
+        bool in_time = false;
+        world_close(st);
+        st = world_open(proxy_url("semel_connections=1"));
+        for (unsigned i = 0; i < 5 && !in_time; i++) { /* a machine that stands still proves nothing */
+                struct command_claim claims[2] = {claim_of(2 * i, false), claim_of(2 * i + 1, false)};
+                struct store_op ops[2];
+                int done[2] = {0, 0};
+                long lost = tcp_proxy_lost(px);
+                tcp_proxy_set(px, PROXY_LOSE_REPLIES);
+                for (int k = 0; k < 2; k++) {
+                        op_claim_init(&ops[k], &claims[k]);
+                        ops[k].deadline_us = clock_boot_us() + 200 * MS;
+                        ops[k].done = count_done;
+                        ops[k].arg = &done[k];
+                        store_submit(st, &ops[k]);
+                        turn_until(reply_was_lost, &lost);
+                }
+                turn_until(is_set, &done[1]);
+                in_time = !done[0];
+                assert_int_equal(ops[1].err.code, SEMEL_ERR_STORE_DOWN);
+                turn_until(is_set, &done[0]);
+                tcp_proxy_set(px, PROXY_PASS);
+                tcp_proxy_cut(px);
+                run_once(st, 1000 + i, span_str("on")); /* it is well again */
+                store_op_release(&ops[0]);
+                store_op_release(&ops[1]);
+        }
+        assert_true(in_time);
+}
+
 /* -- what the server says ------------------------------------------------------------------------ */
 
 static void a_disk_that_is_full_is_said_and_recovers(void **state)
@@ -684,6 +719,7 @@ int main(int argc, char **argv)
                 T(a7_a_claim_that_ended_unknown_outlasts_a_release_that_fails),
                 T(b2_a_claim_that_is_being_undone_holds_up_nobody),
                 T(h70_a_server_that_is_down_is_said_in_time_and_nothing_happens),
+                T(h70_a_deadline_is_not_put_off_by_what_is_under_way),
                 T(b10_a_server_crash_under_load_loses_and_doubles_nothing),
                 T(b10_backends_that_are_terminated_are_replaced),
                 T(b3_a_half_sent_batch_of_ours_is_ended),

@@ -207,8 +207,9 @@ static void expire(struct pg_store *st, int64_t now_us)
         for (int i = 0; i < st->config.links; i++) {
                 const struct batch *b = st->links[i].batch; /* they may come back */
                 for (size_t k = 0; b && k < b->n; k++) {
-                        if (b->ops[k]->deadline_us < st->expire_us)
-                                st->expire_us = b->ops[k]->deadline_us + PG_GRACE_US;
+                        int64_t late_us = b->ops[k]->deadline_us;
+                        if (late_us < INT64_MAX - PG_GRACE_US && late_us + PG_GRACE_US < st->expire_us)
+                                st->expire_us = late_us + PG_GRACE_US;
                 }
         }
 }
