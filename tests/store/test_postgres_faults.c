@@ -2,6 +2,8 @@
  *
  * PostgreSQL: replies that are lost, connections that break, a server that goes and comes back,
  * a disk that is full (rules A7, B3, B10; H14, H15, H70).
+ *
+ * why this file is long: one fault after the other, over one set of small steps.
  */
 #include "postgres_world.h"
 
