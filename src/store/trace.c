@@ -95,8 +95,14 @@ static void describe(const struct store_op *op, char *out, size_t n)
 static void describe_answer(const struct store_op *op, char *out, size_t n)
 {
         static const char *const writes[] = {"done", "nothing", "lost"};
-        static const char *const resolves[] = {"resolved", "changed", "leased", "too early",
-                                               "wrong state"};
+        static const char *const resolves[] = {
+                [COMMAND_RESOLVED] = "resolved",
+                [COMMAND_RESOLVE_CHANGED] = "changed",
+                [COMMAND_RESOLVE_LEASED] = "leased",
+                [COMMAND_RESOLVE_TOO_EARLY] = "too early",
+                [COMMAND_RESOLVE_LOOKED_EARLY] = "looked too early",
+                [COMMAND_RESOLVE_STATE] = "wrong state",
+        };
         if (op->err.code != SEMEL_OK) {
                 (void)snprintf(out, n, "error %s", err_code_name(op->err.code));
                 return;
