@@ -437,14 +437,20 @@ def test_o70_events_past_their_retention_are_forgotten(world):
     assert p.terminate() == 0
 
 
-def test_o65_what_may_still_come_is_not_forgotten(world):
-    """A consumer that was off for longer than the retention, and whose offsets are lost."""
+def consumed_long_ago(world):
+    """A topic of 50 events that the group recorded nine days ago."""
     topic = world.kafka.new_topic(2)
     world.kafka.produce(topic, [event(i) for i in range(50)])
     p = world.start(topic)
     world.wait_effects(50)
     assert p.terminate() == 0
     world.pg.psql(world.db, "UPDATE semel.processed_event SET processed_at = now() - interval '9 days'")
+    return topic
+
+
+def test_o65_what_may_still_come_is_not_forgotten(world):
+    """A consumer that was off for longer than the retention, and whose offsets are lost."""
+    topic = consumed_long_ago(world)
     lost = world.group + 'lost'
     q = world.start(topic, '--inbox-retention', '1h', '--consumer', world.group, group=lost)
     world.wait_committed(topic, 50, 2, group=lost)
@@ -454,12 +460,7 @@ def test_o65_what_may_still_come_is_not_forgotten(world):
 
 
 def test_d5_o65_one_member_does_not_forget_what_another_has_yet_to_read(world):
-    topic = world.kafka.new_topic(2)
-    world.kafka.produce(topic, [event(i) for i in range(50)])
-    p = world.start(topic)
-    world.wait_effects(50)
-    assert p.terminate() == 0
-    world.pg.psql(world.db, "UPDATE semel.processed_event SET processed_at = now() - interval '9 days'")
+    topic = consumed_long_ago(world)
     blocker = world.pg.connect(world.db, autocommit=False)  # one partition is not read past its first event
     blocker.cursor().execute('DELETE FROM semel.processed_event WHERE event_id = %s', (event(0)[2][0][1],))
     options = ('--inbox-retention', '8d', '--consumer', world.group)

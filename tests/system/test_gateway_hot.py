@@ -12,32 +12,33 @@ from support.binaries import FULL
 from support.wait import wait_until
 
 
-def post_as_many_workers(gateway, n, key, **how):
-    """Each call is a connection of its own: the kernel spreads them over the workers."""
-    return gateway.post_parallel(n, key, **how)
+def works_when_released(u, conn, request):
+    conn.sendall(u.execute(request))
+    return True
 
 
 @pytest.fixture
 def workers(start_gateway):
+    """Each call is a connection of its own: the kernel spreads them over the four."""
     return start_gateway('--workers', '4')
 
 
 def test_h1_duplicates_on_other_workers_find_the_one_that_runs(workers, upstream):
-    upstream.plan.append(up.when(upstream.release, lambda u, c, r: c.sendall(u.execute(r)) or True))
+    upstream.plan.append(up.when(upstream.release, works_when_released))
     first = workers.background('k')
     assert upstream.reached.wait(10)
-    heard = post_as_many_workers(workers, 40, 'k')
+    heard = workers.post_parallel(40, 'k')
     assert collections.Counter((r.status, r.problem) for r in heard) == {(409, 'in-flight'): 40}
     assert workers.metric('semel_gateway_hot_hits_total') > 0
     upstream.release.set()
     assert first.result(20).status == 201
-    again = post_as_many_workers(workers, 40, 'k')
+    again = workers.post_parallel(40, 'k')
     assert {(r.status, r.replayed, r.body) for r in again} == {(201, True, first.result().body)}
     assert upstream.effects['k'] == 1
 
 
 def test_waiters_on_all_workers_hear_of_the_one_that_ends(workers, upstream):
-    upstream.plan.append(up.when(upstream.release, lambda u, c, r: c.sendall(u.execute(r)) or True))
+    upstream.plan.append(up.when(upstream.release, works_when_released))
     first = workers.background('k')
     assert upstream.reached.wait(10)
     calls = [workers.background('k', headers=[('Prefer', 'wait=30')]) for _ in range(24)]
@@ -49,7 +50,7 @@ def test_waiters_on_all_workers_hear_of_the_one_that_ends(workers, upstream):
 
 
 def test_several_workers_drain_together(workers, upstream):
-    upstream.plan += [up.when(upstream.release, lambda u, c, r: c.sendall(u.execute(r)) or True)] * 12
+    upstream.plan += [up.when(upstream.release, works_when_released)] * 12
     calls = [workers.background(f'k{i}') for i in range(12)]
     wait_until(lambda: len(upstream.requests) == 12, timeout=20)
     workers.process.send(15)
