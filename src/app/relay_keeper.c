@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relay_keeper: the thread that keeps the relay a member: renews, takes what is free, gives what is
- * too much, and leaves at the end.  Nothing else is asked on its session, so that nothing delays a
+ * relay_keeper: the thread that makes the relay a member and keeps it one: renews, takes what is free, gives
+ * what is too much, and leaves at the end.  Nothing else is asked on its session, so that nothing delays a
  * renewal.
  */
 #include "app/relay_internal.h"
@@ -15,16 +15,22 @@ struct keeper {
         struct relay *r;
         struct outbox_session *s;
         unsigned start; /* where to begin looking for free slots */
+        bool member;    /* the others count us when they share the slots */
         bool refused;   /* the mode is another one: said */
 };
 
-static uint32_t free_slots(const struct outbox_view *view)
+/* Each owner has the number of his first slot, from 1 on. */
+static struct outbox_owners owners_of(const struct outbox_view *view)
 {
-        uint32_t mask = 0;
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                if (view->slots[i].free && !view->slots[i].mine)
-                        mask |= UINT32_C(1) << i;
-        return mask;
+        struct outbox_owners owners = {.members = view->members};
+        for (int i = 0; i < EVENT_SLOTS; i++) {
+                const struct outbox_slot_view *slot = &view->slots[i];
+                int first = 0;
+                while (memcmp(view->slots[first].owner_id, slot->owner_id, sizeof slot->owner_id) != 0)
+                        first++;
+                owners.of[i] = (int8_t)(slot->mine ? OUTBOX_MINE : slot->free ? OUTBOX_NOBODY : first + 1);
+        }
+        return owners;
 }
 
 static uint32_t my_slots(const struct outbox_view *view)
@@ -58,6 +64,7 @@ static semel_code take(struct keeper *k, uint32_t slots, semel_error *err)
         if (code != SEMEL_OK)
                 return code;
         k->refused = false;
+        k->member = true;
         relay_share_update(r, &view, before_us + r->config->slot_lease_us);
         uint32_t got = my_slots(&view) & ~had;
         if (got)
@@ -89,6 +96,20 @@ static semel_code give(struct keeper *k, semel_error *err)
         return SEMEL_OK;
 }
 
+/* No member before the outbox is in our mode (rule C8a): the others would leave us a share of the slots, and
+ * nobody would send it. */
+static semel_code join(struct keeper *k, semel_error *err)
+{
+        struct relay *r = k->r;
+        struct outbox_view view;
+        semel_code code = k->s->vt->check(k->s, r->mode, clock_boot_us() + step_us(r), &view, err);
+        if (code != SEMEL_OK)
+                return code;
+        atomic_store(&r->joined, true);
+        k->member = view.mode == r->mode;
+        return k->member ? SEMEL_OK : take(k, EVENT_ALL_SLOTS, err); /* which changes the mode, or is refused */
+}
+
 static semel_code beat(struct keeper *k, semel_error *err)
 {
         struct relay *r = k->r;
@@ -99,16 +120,24 @@ static semel_code beat(struct keeper *k, semel_error *err)
         if (code != SEMEL_OK)
                 return code;
         relay_share_update(r, &view, before_us + r->config->slot_lease_us);
-        atomic_store(&r->joined, true);
         atomic_store(&r->metrics.owned_slots, __builtin_popcount(my_slots(&view)));
         if (atomic_load(&r->draining))
                 return SEMEL_OK;
-        struct outbox_share_plan plan = outbox_share_plan(
-                my_slots(&view), free_slots(&view), view.members, r->mode == OUTBOX_EXACTLY_ONCE,
-                k->start);
+        if (view.mode != r->mode && my_slots(&view) == 0) { /* changed by another one meanwhile */
+                k->member = false;
+                return k->s->vt->leave(k->s, &r->me, 0, before_us + step_us(r), err);
+        }
+        const struct outbox_owners owners = owners_of(&view);
+        struct outbox_share_plan plan = outbox_share_plan(&owners, r->mode == OUTBOX_EXACTLY_ONCE, k->start);
         if (plan.give)
                 relay_share_giving(r, plan.give);
         return plan.take ? take(k, plan.take, err) : SEMEL_OK;
+}
+
+static semel_code join_or_beat(struct keeper *k, semel_error *err)
+{
+        semel_code code = k->member || atomic_load(&k->r->draining) ? SEMEL_OK : join(k, err);
+        return code == SEMEL_OK && k->member ? beat(k, err) : code;
 }
 
 static void leave(struct keeper *k)
@@ -141,7 +170,7 @@ void *relay_keeper_main(void *arg)
                 atomic_store(&r->keeper.moved_us, now);
                 semel_code code = SEMEL_OK;
                 if (now >= next_us) {
-                        code = beat(&k, &err);
+                        code = join_or_beat(&k, &err);
                         next_us = now + (code == SEMEL_OK ? step_us(r) : AGAIN_US);
                 }
                 if (code == SEMEL_OK)

@@ -28,29 +28,58 @@ uint32_t outbox_group_mask(int group)
         return mask;
 }
 
-struct outbox_share_plan outbox_share_plan(uint32_t mine, uint32_t free, int members, bool groups,
-                                           unsigned start)
+static uint32_t unit_mask(int unit, bool groups)
+{
+        return groups ? outbox_group_mask(unit) : UINT32_C(1) << unit;
+}
+
+/* A group that is not whole belongs to us if any of it does, and is free only as a whole. */
+static int8_t unit_owner(const struct outbox_owners *o, int unit, bool groups)
+{
+        uint32_t mask = unit_mask(unit, groups);
+        int8_t owner = OUTBOX_NOBODY;
+        for (int slot = 0; slot < EVENT_SLOTS; slot++)
+                if ((mask >> slot & 1) && (owner == OUTBOX_NOBODY || o->of[slot] == OUTBOX_MINE))
+                        owner = o->of[slot];
+        return owner;
+}
+
+/* What others need of the free units until each of them has `least`. */
+static int missing(const int8_t *unit, int units, int members, int least)
+{
+        int have[EVENT_SLOTS + 1] = {0}, others = members - 1, sum = 0;
+        for (int i = 0; i < units; i++)
+                if (unit[i] > OUTBOX_MINE && unit[i] <= EVENT_SLOTS)
+                        have[unit[i]]++;
+        for (int i = 1; i <= EVENT_SLOTS; i++)
+                if (have[i] > 0) {
+                        others--;
+                        sum += have[i] < least ? least - have[i] : 0;
+                }
+        return sum + (others > 0 ? others * least : 0);
+}
+
+struct outbox_share_plan outbox_share_plan(const struct outbox_owners *owners, bool groups, unsigned start)
 {
         struct outbox_share_plan plan = {0, 0};
-        int units = groups ? EVENT_GROUPS : EVENT_SLOTS, have = 0;
-        if (members < 1)
-                members = 1;
-        int fair = (units + members - 1) / members;
+        int units = groups ? EVENT_GROUPS : EVENT_SLOTS, members = owners->members > 1 ? owners->members : 1;
+        int least = units / members, most = least + (units % members > 0), have = 0, free = 0;
+        int8_t unit[EVENT_SLOTS];
         for (int i = 0; i < units; i++) {
-                int unit = (int)((start + (unsigned)i) % (unsigned)units);
-                uint32_t mask = groups ? outbox_group_mask(unit) : UINT32_C(1) << unit;
-                if ((mine & mask) == 0)
-                        continue;
-                if (have < fair)
-                        have++;
-                else
-                        plan.give |= mine & mask;
+                unit[i] = unit_owner(owners, i, groups);
+                free += unit[i] == OUTBOX_NOBODY;
         }
-        for (int i = 0; i < units && have < fair; i++) {
-                int unit = (int)((start + (unsigned)i) % (unsigned)units);
-                uint32_t mask = groups ? outbox_group_mask(unit) : UINT32_C(1) << unit;
-                if ((free & mask) == mask) {
-                        plan.take |= mask;
+        int need = missing(unit, units, members, least);
+        int keep = need > free ? least : most, want = need < free ? most : least;
+        for (int i = 0; i < units; i++) {
+                int at = (int)((start + (unsigned)i) % (unsigned)units);
+                if (unit[at] == OUTBOX_MINE && have++ >= keep)
+                        plan.give |= unit_mask(at, groups);
+        }
+        for (int i = 0; i < units && have < want; i++) {
+                int at = (int)((start + (unsigned)i) % (unsigned)units);
+                if (unit[at] == OUTBOX_NOBODY) {
+                        plan.take |= unit_mask(at, groups);
                         have++;
                 }
         }

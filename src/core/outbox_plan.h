@@ -14,15 +14,18 @@
 
 /* -- shares (rule C1) ------------------------------------------------------------------------------
  *
- * Everybody takes free slots up to ceil(slots / members) and gives up what is beyond it; in
- * exactly-once the unit is the group of four (rule C8). */
+ * Everybody has the same number of slots, or one more; in exactly-once the unit is the group of four
+ * (rule C8).  One more only while nobody has less than his part: whoever comes later gets it. */
+enum { OUTBOX_NOBODY = -1, OUTBOX_MINE = 0 };
+struct outbox_owners { /* as the database shows them */
+        int8_t of[EVENT_SLOTS]; /* OUTBOX_NOBODY: free; else a number for each living relay, from 1 on */
+        int members;            /* relays that live, this one too */
+};
 struct outbox_share_plan {
         uint32_t take, give; /* bit n: slot n */
 };
-/* mine, free: as the database shows them.  start: where to begin looking, so that relays that start
- * together do not all ask for the same slot. */
-struct outbox_share_plan outbox_share_plan(uint32_t mine, uint32_t free, int members, bool groups,
-                                           unsigned start);
+/* start: where to begin looking, so that relays that start together do not all ask for the same slot. */
+struct outbox_share_plan outbox_share_plan(const struct outbox_owners *owners, bool groups, unsigned start);
 uint32_t outbox_group_mask(int group);
 
 /* -- quotas: fair among slots, and batches that are full while there are rows ----------------------- */

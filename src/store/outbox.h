@@ -70,6 +70,7 @@ struct outbox_slot_view {
         int64_t epoch;
         bool mine;
         bool free; /* nobody owns it, or its owner's lease is over */
+        uint8_t owner_id[16];
         char owner[64]; /* for people: host and pid; "" when nobody has it */
         int64_t lease_left_us; /* of the owner; negative: over */
 };
@@ -201,7 +202,7 @@ struct outbox_vt {
 
         /* Is the table there with all the columns that this mode needs?  The text names what is
          * missing and what to run (`semel migrate`, or `semel migrate --for-table T`).
-         * Reads uuid and mode into *ret_view as well (slots without `mine`).
+         * Reads uuid and mode into *ret_view as well (slots without `mine`): nobody becomes a member by it.
          * Errors: SEMEL_ERR_SCHEMA, SEMEL_ERR_ARGUMENT (this store has no such mode: says so). */
         semel_code (*check)(struct outbox_session *s, enum outbox_mode mode, int64_t deadline_us,
                             struct outbox_view *ret_view, semel_error *err);

@@ -218,6 +218,34 @@ def test_relays_share_and_hand_over(outbox, start_relay, kafka):
     assert len(messages) == 40000  # C2: a hand-over sends nothing twice
 
 
+@pytest.mark.parametrize('mode, shares', [('owned', [3, 3, 3, 3, 4]), ('exactly-once', [4, 4, 8])])
+def test_c1_shares_differ_by_one_at_most(start_relay, mode, shares):
+    """Whoever comes last finds nothing free, and gets his part of who has more."""
+    relays = [start_relay(mode=mode, slot_lease='2s')]
+    wait_until(lambda: relays[0].metric('semel_relay_owned_slots') == 16)
+    relays += [start_relay(mode=mode, slot_lease='2s', name=f'relay{i}') for i in range(2, len(shares) + 1)]
+    wait_until(lambda: sorted(r.metric('semel_relay_owned_slots') for r in relays) == shares, 60)
+    drained(*relays)
+
+
+def test_c8a_a_relay_that_waits_for_its_mode_takes_no_share(outbox, start_relay, kafka):
+    topic = kafka.new_topic(3)
+    one = start_relay(slot_lease='2s')
+    wait_until(lambda: one.metric('semel_relay_owned_slots') == 16)
+    two = start_relay(mode='two-phase', slot_lease='2s', name='relay2')
+    two.p.wait_log('waiting for slots: the outbox is in mode owned', 20)
+    assert outbox.one('SELECT count(*) FROM semel.relay_member') == 1, 'who waits is a member'
+    outbox.fill(topic, 1000)
+    outbox.wait_empty()
+    assert one.metric('semel_relay_owned_slots') == 16
+    drained(one)
+    wait_until(lambda: two.metric('semel_relay_owned_slots') == 16, 30)
+    outbox.fill(topic, 1000, first=10)
+    outbox.wait_empty()
+    drained(two)
+    assert in_order(kafka.consume_all(topic)) == (2000, 0)
+
+
 def test_a_database_that_restarts_loses_nothing(procs, build, semel, pg_own, kafka):
     name = pg_own.new_database()
     url = pg_own.url(name)

@@ -16,51 +16,97 @@ enum { ALL = (1 << EVENT_SLOTS) - 1 };
 
 /* -- shares -------------------------------------------------------------------------------- */
 
+/* Relays 0 to members - 1 and the slots that each has, as relay `who` sees them. */
+static struct outbox_share_plan plan_of(const uint32_t *mine, int members, int who, bool groups)
+{
+        struct outbox_owners o = {.members = members};
+        for (int slot = 0; slot < EVENT_SLOTS; slot++) {
+                o.of[slot] = OUTBOX_NOBODY;
+                for (int i = 0; i < members; i++)
+                        if (mine[i] >> slot & 1) /* numbers of owners only, as the keeper makes them */
+                                o.of[slot] = (int8_t)(i == who ? OUTBOX_MINE : 1 + __builtin_ctz(mine[i]));
+        }
+        return outbox_share_plan(&o, groups, (unsigned)who);
+}
+
 static void c1_one_relay_takes_everything(void **state)
 {
         (void)state;
-        struct outbox_share_plan plan = outbox_share_plan(0, ALL, 1, false, 7);
+        const uint32_t none[1] = {0};
+        struct outbox_share_plan plan = plan_of(none, 1, 0, false);
         assert_int_equal(plan.take, ALL);
         assert_int_equal(plan.give, 0);
-        assert_int_equal(outbox_share_plan(0, ALL, 0, false, 0).take, ALL);
+        struct outbox_owners o = {.members = 0};
+        memset(o.of, OUTBOX_NOBODY, sizeof o.of);
+        assert_int_equal(outbox_share_plan(&o, false, 7).take, ALL);
 }
 
-/* Whatever the order in which they ask, all slots end up owned, and nobody gives what would make
- * him take again. */
+/* Each in turn, until nobody moves: whatever they have at first, all slots end up owned, by each as many
+ * as by the others or one more, and nobody gives what would make him take again. */
+static void settle(uint32_t *mine, int members, bool groups)
+{
+        uint32_t unowned = ALL;
+        bool moved = true;
+        for (int i = 0; i < members; i++)
+                unowned &= ~mine[i];
+        for (int round = 0; moved; round++) {
+                assert_true(round < 10);
+                moved = false;
+                for (int i = 0; i < members; i++) {
+                        struct outbox_share_plan plan = plan_of(mine, members, i, groups);
+                        assert_int_equal(plan.give & ~mine[i], 0);
+                        assert_int_equal(plan.take & ~unowned, 0);
+                        mine[i] = (mine[i] & ~plan.give) | plan.take;
+                        unowned = (unowned & ~plan.take) | plan.give;
+                        moved |= plan.take || plan.give;
+                }
+        }
+        int units = groups ? EVENT_GROUPS : EVENT_SLOTS;
+        assert_int_equal(unowned, 0);
+        for (int i = 0; i < members; i++) {
+                int have = __builtin_popcount(mine[i]) * units / EVENT_SLOTS;
+                assert_true(have >= units / members && have <= (units + members - 1) / members);
+        }
+}
+
 static void c1_relays_settle_at_fair_shares(void **state)
 {
         (void)state;
         for (int groups = 0; groups < 2; groups++)
                 for (int members = 1; members <= 20; members++) {
-                        uint32_t mine[20] = {ALL}, unowned = 0;
-                        bool moved = true;
-                        for (int round = 0; moved; round++) {
-                                assert_true(round < 10);
-                                moved = false;
-                                for (int i = 0; i < members; i++) {
-                                        struct outbox_share_plan plan = outbox_share_plan(
-                                                mine[i], unowned, members, groups, (unsigned)i);
-                                        assert_int_equal(plan.give & ~mine[i], 0);
-                                        assert_int_equal(plan.take & ~unowned, 0);
-                                        mine[i] = (mine[i] & ~plan.give) | plan.take;
-                                        unowned = (unowned & ~plan.take) | plan.give;
-                                        moved |= plan.take || plan.give;
-                                }
+                        uint32_t mine[21] = {ALL};
+                        settle(mine, members, groups);
+                        settle(mine, members + 1, groups); /* one more comes, who has none */
+                        if (members > 1) {
+                                mine[0] = 0; /* and one is gone, and comes again */
+                                settle(mine, members, groups);
                         }
-                        int units = groups ? EVENT_GROUPS : EVENT_SLOTS;
-                        int fair = (units + members - 1) / members * (EVENT_SLOTS / units);
-                        assert_int_equal(unowned, 0);
-                        for (int i = 0; i < members; i++)
-                                assert_true(__builtin_popcount(mine[i]) <= fair);
+                        mine[members] = 0;
                 }
+}
+
+/* Who has one more than others does not give it for one who can take a free one. */
+static void c1_nobody_gives_while_there_are_free_slots_for_who_has_less(void **state)
+{
+        (void)state;
+        const uint32_t mine[3] = {0x003f, 0x07c0, 0};
+        assert_int_equal(plan_of(mine, 3, 0, false).give, 0);
+        assert_int_equal(plan_of(mine, 3, 1, false).take, 0);
+        assert_int_equal(__builtin_popcount(plan_of(mine, 3, 2, false).take), 5);
+        const uint32_t full[3] = {0x003f, 0x0fc0, 0xf000}; /* 6, 6, 4: the third has less than 5 */
+        assert_int_equal(__builtin_popcount(plan_of(full, 3, 0, false).give), 1);
+        assert_int_equal(__builtin_popcount(plan_of(full, 3, 1, false).give), 1);
+        assert_int_equal(plan_of(full, 3, 2, false).give, 0);
 }
 
 static void c8_a_group_is_taken_whole_or_not_at_all(void **state)
 {
         (void)state;
-        uint32_t unowned = ALL & ~(outbox_group_mask(2) & 1U << 6);
-        struct outbox_share_plan plan = outbox_share_plan(0, unowned, 1, true, 0);
-        assert_int_equal(plan.take, ALL & ~outbox_group_mask(2));
+        const uint32_t nothing[2] = {0, 0}, a_slot[2] = {0, outbox_group_mask(2) & 1U << 6};
+        assert_int_equal(plan_of(nothing, 1, 0, true).take, ALL);
+        struct outbox_share_plan plan = plan_of(a_slot, 2, 0, true);
+        assert_int_equal(__builtin_popcount(plan.take), EVENT_SLOTS / 2);
+        assert_int_equal(plan.take & outbox_group_mask(2), 0);
         assert_int_equal(outbox_group_mask(0) | outbox_group_mask(1) | outbox_group_mask(2) |
                                  outbox_group_mask(3), ALL);
 }
@@ -340,6 +386,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(c1_one_relay_takes_everything),
                 cmocka_unit_test(c1_relays_settle_at_fair_shares),
+                cmocka_unit_test(c1_nobody_gives_while_there_are_free_slots_for_who_has_less),
                 cmocka_unit_test(c8_a_group_is_taken_whole_or_not_at_all),
                 cmocka_unit_test(one_slot_with_much_gets_what_empty_ones_leave),
                 cmocka_unit_test(slots_with_much_take_turns),

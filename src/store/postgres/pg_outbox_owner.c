@@ -35,12 +35,15 @@ static semel_code take_view(PGresult *res, struct outbox_view *ret_view, semel_e
         for (int i = 0; i < EVENT_SLOTS && code == SEMEL_OK; i++) {
                 struct span owner = pg_result_bytes(res, i, 4);
                 struct span uuid = pg_result_bytes(res, i, 7);
+                struct span owner_id = pg_result_bytes(res, i, 9);
                 struct outbox_slot_view *slot = &view.slots[i];
                 slot->epoch = pg_result_int(res, i, 1);
                 slot->mine = pg_result_bool(res, i, 2);
                 slot->free = pg_result_bool(res, i, 3) && !slot->mine;
                 (void)snprintf(slot->owner, sizeof slot->owner, "%.*s", (int)owner.n,
                                (const char *)owner.p);
+                if (owner_id.n == sizeof slot->owner_id)
+                        memcpy(slot->owner_id, owner_id.p, sizeof slot->owner_id);
                 slot->lease_left_us = pg_result_int(res, i, 5);
                 view.members = (int)pg_result_int(res, i, 6);
                 if (uuid.n != sizeof view.uuid ||

@@ -65,6 +65,7 @@ static void fill_view(const struct sqlite_outbox *o, const struct slot_row rows[
                 /* The lock is as good as a lease that is always just renewed. */
                 slot->lease_left_us = lease_us;
                 memcpy(slot->owner, rows[i].info, sizeof slot->owner);
+                memcpy(slot->owner_id, rows[i].owner, sizeof slot->owner_id);
         }
 }
 
