@@ -345,7 +345,9 @@ static bool may_send(struct lane *l, int32_t i)
         if (l->topic_of[i] >= 0) {
                 const struct lane_topic *t = &l->topic[l->topic_of[i]];
                 if (!t->exists) {
-                        keep_reason(l, i, "UNKNOWN_TOPIC", "the broker has no such topic");
+                        const char *name, *text;
+                        bus_topic_why_not(l->p, t->name, &name, &text);
+                        keep_reason(l, i, name, text);
                         wave_postpone(&l->wave, i);
                         return false;
                 }

@@ -122,6 +122,10 @@ void bus_producer_close(struct bus_producer *p); /* abandons first; NULL is fine
 semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t timeout_us,
                           bool *ret_exists, int64_t *ret_bytes_max, semel_error *err);
 
+/* At the last look: why it does not exist, or is as good as none: the broker's name for that and its text, both
+ * for ever valid.  A topic that we may not see is asked about in vain too. */
+void bus_topic_why_not(struct bus_producer *p, const char *topic, const char **ret_name, const char **ret_text);
+
 /* At the last look: how many partitions of the topic have no leader, or fewer replicas in sync than
  * min.insync.replicas?  What goes to one of them waits inside, without a report and without an end.  Such a
  * topic is looked at again after a second. */

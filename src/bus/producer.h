@@ -18,6 +18,7 @@ struct topic {
         int64_t looked_at_us;   /* 0: never */
         int64_t bytes_max;      /* the broker's limit for a batch; 0: not known */
         bool exists;
+        rd_kafka_resp_err_t said;  /* about it, by the broker */
         int32_t partitions, stuck; /* stuck: of these, so many cannot be written */
         int32_t *in_sync;          /* replicas of each partition; 0: it has no leader */
         int32_t min_in_sync;       /* min.insync.replicas, at least 1 */

@@ -174,6 +174,7 @@ static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline
                 struct timespec pause = {0, CREATION_PAUSE_MS * 1000000L};
                 (void)nanosleep(&pause, NULL);
         }
+        t->said = e;
         t->exists = e == RD_KAFKA_RESP_ERR_NO_ERROR;
         struct bus_setting s[] = {{"max.message.bytes", ""}, {"min.insync.replicas", ""}};
         if (t->exists && bus_topic_settings(p->rk, t->name, s, sizeof s / sizeof s[0],
@@ -206,6 +207,15 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
         *ret_exists = t->exists;
         *ret_bytes_max = p->compressed ? 0 : t->bytes_max;
         return SEMEL_OK;
+}
+
+void bus_topic_why_not(struct bus_producer *p, const char *topic, const char **ret_name, const char **ret_text)
+{
+        const struct topic *t = topic_get(p, span_str(topic), NULL);
+        bool said = t && t->looked_at_us != 0 && t->said != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART &&
+                    t->said != RD_KAFKA_RESP_ERR_NO_ERROR;
+        *ret_name = said ? rd_kafka_err2name(t->said) : "UNKNOWN_TOPIC";
+        *ret_text = said ? rd_kafka_err2str(t->said) : "the broker has no such topic";
 }
 
 /* -- partitions that cannot be written --------------------------------------------------------------- */

@@ -302,6 +302,18 @@ static void a_topic_that_stays_missing_is_waited_for_once(void **state)
         bus_producer_close(p);
 }
 
+static void what_the_broker_says_of_a_topic_is_told(void **state)
+{
+        (void)state;
+        const char *name, *text;
+        struct bus_producer *p = producer(NULL, 0);
+        (void)look_at_what_is_missing(p, "no name!");
+        bus_topic_why_not(p, "no name!", &name, &text);
+        assert_string_equal(name, "TOPIC_EXCEPTION"); /* not "no such topic": nobody can make this one */
+        assert_non_null(strstr(text, "Invalid topic"));
+        bus_producer_close(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -311,6 +323,7 @@ int main(void)
                 cmocka_unit_test(what_a_record_measures_is_known_to_the_byte),
                 cmocka_unit_test(c7_a_broker_that_stops_answering_reorders_nothing),
                 cmocka_unit_test(a_topic_that_stays_missing_is_waited_for_once),
+                cmocka_unit_test(what_the_broker_says_of_a_topic_is_told),
                 cmocka_unit_test(a_compressed_record_is_measured_by_the_broker_alone),
                 cmocka_unit_test(o36_a_topic_that_is_deleted_and_made_again_is_published_to),
                 cmocka_unit_test(a_batch_of_5000_rows_goes_quickly),

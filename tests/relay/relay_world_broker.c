@@ -270,6 +270,14 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
         return SEMEL_OK;
 }
 
+void bus_topic_why_not(struct bus_producer *p, const char *topic, const char **ret_name, const char **ret_text)
+{
+        (void)p;
+        (void)topic;
+        *ret_name = "UNKNOWN_TOPIC";
+        *ret_text = "the broker has no such topic";
+}
+
 size_t bus_topic_stuck(struct bus_producer *p, const char *topic)
 {
         (void)p;
