@@ -26,6 +26,6 @@ struct consume_post {
 semel_code consume_post_check(const char *url, semel_error *err);
 /* A function of consume_config.post; arg is a struct consume_post. */
 enum consume_posted consume_post(void *arg, const struct inbox_event *event, int64_t deadline_us,
-                                 semel_error *why);
+                                 struct consume_posting *posting, semel_error *why);
 
 #endif

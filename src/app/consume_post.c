@@ -107,8 +107,13 @@ static bool is_redirect(const semel_reply *reply)
         return status >= 300 && status < 400 && !said_executed(reply);
 }
 
+static void cancel(void *call)
+{
+        semel_call_cancel(call);
+}
+
 enum consume_posted consume_post(void *arg, const struct inbox_event *event, int64_t deadline_us,
-                                 semel_error *why)
+                                 struct consume_posting *posting, semel_error *why)
 {
         const struct consume_post *post = arg;
         char key[SEMEL_KEY_BYTES_MAX + 1];
@@ -118,7 +123,10 @@ enum consume_posted consume_post(void *arg, const struct inbox_event *event, int
         semel_reply *reply = semel_reply_new();
         if (!call || !reply || fill(call, event, deadline_us, why) != SEMEL_OK)
                 goto out;
+        if (!consume_posting_begin(posting, cancel, call))
+                goto out;
         semel_call_result result = semel_call_run(call, reply, why);
+        consume_posting_end(posting);
         if (is_redirect(reply)) {
                 (void)err_set(why, SEMEL_ERR_PEER_DOWN,
                               "the handler answered %d, a redirect, which is not followed: --post the "

@@ -223,6 +223,47 @@ static bool at_work(const struct consume *c)
         return false;
 }
 
+bool consume_posting_begin(struct consume_posting *p, void (*cancel)(void *call), void *call)
+{
+        (void)pthread_mutex_lock(&p->mu);
+        bool may = !p->cancelled;
+        p->cancel = cancel;
+        p->call = may ? call : NULL;
+        (void)pthread_mutex_unlock(&p->mu);
+        return may;
+}
+
+void consume_posting_end(struct consume_posting *p)
+{
+        (void)pthread_mutex_lock(&p->mu);
+        p->call = NULL;
+        (void)pthread_mutex_unlock(&p->mu);
+}
+
+bool consume_posting_cancel(struct consume_posting *p)
+{
+        (void)pthread_mutex_lock(&p->mu);
+        bool runs = p->call;
+        p->cancelled = true;
+        if (runs)
+                p->cancel(p->call);
+        (void)pthread_mutex_unlock(&p->mu);
+        return runs;
+}
+
+/* A POST that is ended has its session left to record those before it, and to take its count back. */
+void consume_cancel_worker(struct worker *w)
+{
+        if (!consume_posting_cancel(&w->posting) && w->inbox)
+                w->inbox->vt->cancel(w->inbox);
+}
+
+void consume_cancel_keeper(struct consume *c)
+{
+        (void)consume_posting_cancel(&c->keeper_posting);
+        c->keeper->vt->cancel(c->keeper);
+}
+
 /* What runs is finished or, at the deadline, cancelled. */
 static void wait_for_workers(struct consume *c)
 {
@@ -236,9 +277,9 @@ static void wait_for_workers(struct consume *c)
         if (c->running > 0) {
                 c->cut = true;
                 for (int k = 0; k < c->config.workers; k++)
-                        if (c->workers[k].part && c->workers[k].inbox)
-                                c->workers[k].inbox->vt->cancel(c->workers[k].inbox);
-                c->keeper->vt->cancel(c->keeper);
+                        if (c->workers[k].part)
+                                consume_cancel_worker(&c->workers[k]);
+                consume_cancel_keeper(c);
                 while (c->running > 0 && clock_boot_us() < c->deadline_us)
                         consume_wait(c, &c->idle, c->deadline_us);
         }
@@ -407,6 +448,9 @@ semel_code consume_new(const struct consume_config *config, struct consume **ret
         const char *sql = config->handler.sql;
         c->needs_headers = !sql || strchr(sql, '5') || strchr(sql, '?');
         init_sync(c);
+        (void)pthread_mutex_init(&c->keeper_posting.mu, NULL);
+        for (int i = 0; i < CONSUME_WORKERS_MAX; i++)
+                (void)pthread_mutex_init(&c->workers[i].posting.mu, NULL);
         code = config->inbox_open(config->db, &c->keeper, err);
         for (int i = 0; i < config->workers && code == SEMEL_OK; i++)
                 code = init_worker(c, &c->workers[i], err);
@@ -478,7 +522,7 @@ semel_code consume_close(struct consume *c, semel_error *err)
                                "a handler did not return in time: what it was at is rolled back when "
                                "this process ends, and its events come again");
         if (c->keeper && c->keeper_started) {
-                c->keeper->vt->cancel(c->keeper);
+                consume_cancel_keeper(c);
                 (void)pthread_join(c->keeper_thread, NULL);
         }
         for (int i = 0; i < c->config.workers; i++)

@@ -15,6 +15,8 @@
 #ifndef CONSUME_CONSUME_H
 #define CONSUME_CONSUME_H
 
+#include <pthread.h>
+
 #include "bus/bus.h"
 #include "store/inbox.h"
 
@@ -26,6 +28,17 @@ enum consume_posted {
         CONSUME_POSTED_REFUSED, /* a final no: counts as a failed try */
         CONSUME_POSTED_UNKNOWN, /* no final reply: again, with the same key */
 };
+
+/* What runs for an event outside the database, so that the engine can end it early. */
+struct consume_posting {
+        pthread_mutex_t mu;
+        void (*cancel)(void *call); /* from any thread */
+        void *call;                 /* NULL: nothing runs */
+        bool cancelled;
+};
+/* The handler's: around its call.  false: it is to be ended already. */
+bool consume_posting_begin(struct consume_posting *p, void (*cancel)(void *call), void *call);
+void consume_posting_end(struct consume_posting *p);
 
 /* All borrowed; must outlive the engine. */
 struct consume_config {
@@ -41,7 +54,8 @@ struct consume_config {
         const char *dead_topic;       /* NULL: none */
         struct inbox_handler handler;
         enum consume_posted (*post)(void *arg, const struct inbox_event *event,
-                                    int64_t deadline_us, semel_error *why);
+                                    int64_t deadline_us, struct consume_posting *posting,
+                                    semel_error *why);
         void *post_arg;
         int attempts_max;
         size_t batch_rows;

@@ -75,6 +75,7 @@ struct worker {
         struct bus_message **messages;
         bool *seen;
         struct buf text;
+        struct consume_posting posting;
 };
 
 enum counter {
@@ -126,6 +127,7 @@ struct consume {
         pthread_t keeper_thread;
         bool keeper_started;
         struct inbox_session *keeper;
+        struct consume_posting keeper_posting;
 
         atomic_bool ended;
         struct worker workers[CONSUME_WORKERS_MAX];
@@ -139,6 +141,12 @@ static inline void count(struct consume *c, enum counter which, size_t n)
 void consume_say(struct consume *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Wait on a condition, at most until `until_us` (CLOCK_BOOTTIME); behind mu. */
 void consume_wait(struct consume *c, pthread_cond_t *cond, int64_t until_us);
+
+/* false: nothing runs there. */
+bool consume_posting_cancel(struct consume_posting *p);
+/* Behind mu: end what this worker, or the keeper, is at. */
+void consume_cancel_worker(struct worker *w);
+void consume_cancel_keeper(struct consume *c);
 
 /* consume_part.c, all behind mu or on the poll thread */
 void part_assign(struct consume *c, const struct bus_partition *p, size_t n);

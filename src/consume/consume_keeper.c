@@ -80,7 +80,8 @@ static void post_letter(struct consume *c, struct round *r, const struct inbox_l
         const struct inbox_event e = inbox_letter_event(l);
         semel_error why = {0};
         const struct inbox_handler refused = {.fn = refuse, .arg = &why};
-        switch (c->config.post(c->config.post_arg, &e, clock_boot_us() + CONSUME_ASK_US, &why)) {
+        switch (c->config.post(c->config.post_arg, &e, clock_boot_us() + CONSUME_ASK_US, &c->keeper_posting,
+                               &why)) {
         case CONSUME_POSTED_DONE:
                 apply_letter(c, r, l->id, &c->config.handler);
                 break;

@@ -252,8 +252,8 @@ static void cancel_running(struct consume *c, const struct bus_partition *list, 
                 const struct part *p = find(c, list[i].topic, list[i].partition);
                 for (int k = 0; p && p->running && k < c->config.workers; k++) {
                         struct worker *w = &c->workers[k];
-                        if (w->part == p && w->inbox)
-                                w->inbox->vt->cancel(w->inbox);
+                        if (w->part == p)
+                                consume_cancel_worker(w);
                 }
         }
 }

@@ -149,8 +149,20 @@ static void bury(struct worker *w, struct part *p, const struct inbox_event *e, 
                     (long long)e->offset, attempts, attempts == 1 ? "y" : "ies", reason);
 }
 
+/* Before each event of a step.  The first one goes on when the program ends: its count may stand. */
+static bool may_post(struct worker *w, const struct part *p, bool first)
+{
+        struct consume *c = w->c;
+        (void)pthread_mutex_lock(&c->mu);
+        bool may = !p->gone && !c->cut && (first || !c->draining);
+        if (may)
+                w->posting.cancelled = false; /* whoever cancels is behind mu too */
+        (void)pthread_mutex_unlock(&c->mu);
+        return may;
+}
+
 /* The handler outside the database: what was answered is recorded after it. */
-static size_t post(struct worker *w, size_t n, struct done *d)
+static size_t post(struct worker *w, const struct part *p, size_t n, struct done *d)
 {
         struct consume *c = w->c;
         semel_error err = {0};
@@ -162,9 +174,13 @@ static size_t post(struct worker *w, size_t n, struct done *d)
         }
         for (; done < n; done++) {
                 enum consume_posted said = CONSUME_POSTED_DONE;
+                if (!may_post(w, p, done == 0)) {
+                        d->at = 0;
+                        return done;
+                }
                 if (!w->seen[done])
                         said = c->config.post(c->config.post_arg, &w->events[done],
-                                              clock_boot_us() + CONSUME_POST_US, &err);
+                                              clock_boot_us() + CONSUME_POST_US, &w->posting, &err);
                 if (said == CONSUME_POSTED_DONE)
                         continue;
                 keep_reason(d, &err);
@@ -187,12 +203,12 @@ static bool server_went(struct worker *w, const struct inbox_result *ret)
                        SEMEL_ERR_STORE_DOWN;
 }
 
-static void apply(struct worker *w, size_t n, bool counted, struct done *d)
+static void apply(struct worker *w, const struct part *p, size_t n, bool counted, struct done *d)
 {
         struct consume *c = w->c;
         struct inbox_result ret;
         if (c->config.post) {
-                size_t posted = post(w, n, d);
+                size_t posted = post(w, p, n, d);
                 if (posted == 0)
                         return;
                 n = posted; /* what is behind is looked at in the next step */
@@ -289,7 +305,7 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                 return;
         case INBOX_TRY:
         case INBOX_BATCH:
-                apply(w, n, step->action == INBOX_TRY, d);
+                apply(w, p, n, step->action == INBOX_TRY, d);
                 if (step->action == INBOX_TRY && d->outcome == INBOX_TRY_AGAIN)
                         take_back(w, d);
                 return;

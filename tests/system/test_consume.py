@@ -502,15 +502,19 @@ LOST = b'{"type":"https://semel.dev/problems/outcome-unknown"}'  # as a gateway 
 
 
 class Endpoint(http.server.ThreadingHTTPServer):
-    """Answers by what the body says; keeps (key, body) of each request."""
+    """Answers by what the body says, while `open` is set; keeps (key, body) of each request."""
+    daemon_threads = True
+
     def __init__(self):
-        self.seen, self.broken, self.answer = [], True, None
+        self.seen, self.broken, self.answer, self.open = [], True, None, threading.Event()
+        self.open.set()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers['Content-Length'])).decode()
                 outer.seen.append((self.headers['Idempotency-Key'], body))
+                outer.open.wait()
                 status = 422 if body == 'refuse' else 503 if outer.broken else 200
                 status, headers = outer.answer or (status, {})
                 reply = b''
@@ -583,6 +587,46 @@ def test_d2_o79_what_came_to_no_answer_is_not_counted_over_starts(world):
     p = world.start(topic, *options, sql=None)
     world.wait_committed(topic, 1)
     assert world.dead() == world.value('SELECT count(*) FROM semel.inbox_attempt') == 0
+    assert p.terminate() == 0
+    endpoint.shutdown()
+
+
+def test_post_ends_with_the_event_that_it_is_at(world):
+    """Those behind it are not sent on the last day of a program that could not record them."""
+    endpoint = Endpoint()
+    endpoint.broken = False
+    topic = world.kafka.new_topic()
+    options = ('--post', f'http://127.0.0.1:{endpoint.server_port}/events')
+    world.kafka.produce(topic, [event(0, 'first')])
+    p = world.start(topic, *options, sql=None)
+    world.wait_committed(topic, 1)
+    endpoint.open.clear()
+    world.kafka.produce(topic, [event(i) for i in range(1, 17)])
+    wait_until(lambda: len(endpoint.seen) == 2, 20)
+    p.send(signal.SIGTERM)
+    p.wait_log('draining')
+    endpoint.open.set()
+    assert p.wait(20) == 0
+    assert len(endpoint.seen) == 2 == world.value('SELECT count(*) FROM semel.processed_event')
+    endpoint.shutdown()
+
+
+def test_d2_a_post_that_the_deadline_cuts_off_is_not_counted(world):
+    endpoint = Endpoint()
+    endpoint.broken = False
+    endpoint.open.clear()
+    topic = world.kafka.new_topic()
+    world.kafka.produce(topic, [event(1)])
+    options = ('--post', f'http://127.0.0.1:{endpoint.server_port}/events', '--attempts-max', '1')
+    p = world.start(topic, *options, '--shutdown-deadline', '2s', sql=None)
+    wait_until(lambda: len(endpoint.seen) == 1, 20)
+    assert world.value('SELECT attempts FROM semel.inbox_attempt') == 1
+    assert p.terminate() == 75
+    assert world.value('SELECT attempts FROM semel.inbox_attempt') == 0
+    endpoint.open.set()
+    p = world.start(topic, *options, sql=None)
+    world.wait_committed(topic, 1)
+    assert world.dead() == 0
     assert p.terminate() == 0
     endpoint.shutdown()
 
