@@ -113,6 +113,7 @@ static void print_letter_json(const struct inbox_letter *l)
         json_span(&js, "consumer", l->consumer);
         json_span(&js, "source", l->source);
         json_span(&js, "event_id", l->event_id);
+        json_span(&js, "topic", l->topic);
         json_number(&js, "partition", l->partition);
         json_number(&js, "offset", l->offset);
         if (!l->key_is_null)
@@ -132,7 +133,7 @@ static void print_letter(const struct inbox_letter *l)
         time_format_us(l->dead_us, ' ', at);
         printf("%6lld  %-9s %s  %s/%d@%lld  %s\n", (long long)l->id,
                inbox_letter_state_name(l->state), at,
-               text_printable(l->source, name, sizeof name), (int)l->partition,
+               text_printable(l->topic, name, sizeof name), (int)l->partition,
                (long long)l->offset, text_printable(l->reason, text, sizeof text));
         printf("        consumer %s, event %s, %d tries\n",
                text_printable(l->consumer, name, sizeof name),

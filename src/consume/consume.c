@@ -355,6 +355,9 @@ static semel_code check_config(const struct consume_config *config, semel_error 
         if (config->source &&
             inbox_id_fault((const uint8_t *)config->source, strlen(config->source)))
                 return err_set(err, SEMEL_ERR_ARGUMENT, "the source is 1 to 255 bytes of UTF-8");
+        if (config->dead_topic && !event_topic_is_valid(span_str(config->dead_topic)))
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "the dead-letter topic's name is 1 to 249 letters, digits, '.', '_' and '-'");
         if (config->event_id_pointer && (!*config->event_id_pointer ||
                                          !json_pointer_is_valid(config->event_id_pointer)))
                 return err_set(err, SEMEL_ERR_ARGUMENT,

@@ -4,6 +4,10 @@
  */
 #include "core/event.h"
 
+#include <string.h>
+
+#include "core/limits.h"
+
 static const char hex[] = "0123456789abcdef";
 
 /* Where the dashes are in 8-4-4-4-12. */
@@ -55,4 +59,17 @@ bool event_id_parse(const char *text, size_t n, uint8_t ret[EVENT_ID_BYTES])
         }
         memcpy(ret, id, sizeof id);
         return true;
+}
+
+bool event_topic_is_valid(struct span topic)
+{
+        static const char others[] = "._-";
+        for (size_t i = 0; i < topic.n; i++) {
+                uint8_t c = topic.p[i];
+                if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      (c != 0 && strchr(others, c))))
+                        return false;
+        }
+        return topic.n > 0 && topic.n <= LIMIT_EVENT_TOPIC_BYTES && !span_eq(topic, span_str(".")) &&
+               !span_eq(topic, span_str(".."));
 }

@@ -29,6 +29,9 @@ void event_id_format(const uint8_t id[EVENT_ID_BYTES], char ret[EVENT_ID_TEXT_BY
 /* Lower or upper case, with dashes.  false: not an id. */
 bool event_id_parse(const char *text, size_t n, uint8_t ret[EVENT_ID_BYTES]);
 
+/* A name that Kafka takes, and so the outbox. */
+bool event_topic_is_valid(struct span topic);
+
 /* -- slots (rule C1) ---------------------------------------------------------------------------
  *
  * slot = (first two bytes, big-endian, of SHA-256 of the key's UTF-8 bytes) mod EVENT_SLOTS; of

@@ -103,7 +103,9 @@ struct inbox_count {
 #define INBOX_LETTER_TRIED "its last try did not come to an end"
 
 /* For drivers: the headers of an event's copy in the dead-letter topic, as JSON: its own, its id as
- * dead-event-id (event-id is the copy's own), and why. */
+ * dead-event-id (event-id is the copy's own), and why.  Without its own, and with dead-headers, where the outbox
+ * would not take them: an event must not hold its partition up because of its copy. */
+enum { INBOX_DEAD_HEADERS_BYTES_MAX = 8 * LIMIT_EVENT_HEADERS_BYTES };
 semel_code inbox_dead_headers(const struct inbox_event *event, const char *reason, struct buf *out,
                               semel_error *err);
 

@@ -333,6 +333,39 @@ static void d3_any_reason_makes_a_letter(void **state)
         (void)ask("DELETE FROM semel.outbox");
 }
 
+/* The letter has its headers; the copy has them where an outbox takes them. */
+static void d3_any_headers_make_a_letter(void **state)
+{
+        (void)state;
+        enum { LARGE = INBOX_DEAD_HEADERS_BYTES_MAX, MANY = LIMIT_EVENT_HEADERS + 1 };
+        static char large[LARGE + 64], many[MANY * 16];
+        struct inbox_result ret;
+        bool buried = false;
+        size_t n = 0;
+        memset(large, 'x', sizeof large);
+        memcpy(large, "{\"a\":\"", 6);
+        memcpy(large + sizeof large - 2, "\"}", 2);
+        for (int i = 0; i < MANY; i++)
+                n += (size_t)snprintf(many + n, sizeof many - n, "%c\"h%d\":\"v\"", i ? ',' : '{', i);
+        many[n++] = '}';
+        make_events("x");
+        events[0].headers = span_of(large, sizeof large);
+        events[1].headers = span_of(many, n);
+        events[2].headers = span_str("{\"a\":\"b\"}");
+        for (int i = 0; i < 3; i++) {
+                ses->vt->bury(ses, &events[i], 3, "because", "dead.topic", soon(), &buried, &ret);
+                assert_int_equal(ret.end, INBOX_DONE);
+                assert_true(buried);
+        }
+        assert_int_equal(ask("SELECT count(*) FROM semel.dead_letter WHERE consumer = '%s' AND "
+                             "length(CAST(headers AS text)) > %d", consumer, LARGE), 1);
+        const char *text = is_postgres ? "headers::text" : "CAST(headers AS text)";
+        assert_int_equal(ask("SELECT count(*) FROM semel.outbox WHERE %s LIKE '%%dead-from%%'", text), 3);
+        assert_int_equal(ask("SELECT count(*) FROM semel.outbox WHERE %s LIKE '%%dead-headers%%left out%%'", text),
+                         1); /* many are one header with all of them as JSON */
+        (void)ask("DELETE FROM semel.outbox");
+}
+
 /* The letter has its key; the copy in the dead-letter topic, which goes through the outbox, has none. */
 static void d3_any_key_makes_a_letter(void **state)
 {
@@ -690,6 +723,7 @@ int main(int argc, char **argv)
                 T(d3_a_dead_event_is_recorded_with_its_letter_and_retried_once),
                 T(d3_any_reason_makes_a_letter),
                 T(d3_any_key_makes_a_letter),
+                T(d3_any_headers_make_a_letter),
                 T(d3_a_letter_is_dead_while_it_is_tried),
                 T(an_event_without_an_id_is_one_letter),
                 T(seen_tells_what_is_recorded),

@@ -130,6 +130,13 @@ def test_a_statement_that_does_not_prepare_stops_at_start(world):
     assert p.wait(20) == 64
 
 
+def test_a_dead_topic_that_cannot_be_one_stops_at_start(world):
+    """And not at the first dead event, which would wait for ever."""
+    p = world.start(world.kafka.new_topic(), '--dead-topic', 'orders dead', wait=False)
+    assert p.wait(20) == 64
+    assert 'dead-letter topic' in p.err()
+
+
 def duplicates_move_the_offset(world):
     topic = world.kafka.new_topic()
     events = [event(i) for i in range(20)]
@@ -173,13 +180,15 @@ def test_d1_an_event_without_an_id_is_a_dead_letter_with_a_reason_once(world, se
     topic = world.kafka.new_topic()
     world.kafka.produce(topic, [event(1), ('k', 'no id'), ('k', 'bad', [('event-id', b'\xff')]),
                                 event(2)])
-    p = world.start(topic)
+    p = world.start(topic, '--source', 'shop')
     world.wait_committed(topic, 4)
     assert world.effects() == 2 and world.dead() == 2
     assert p.terminate() == 0
+    assert f' {topic}/0@' in semel('inbox', 'dead', 'list', '--db', world.url).out()
     out = semel('inbox', 'dead', 'list', '--json', '--db', world.url).out()
+    assert {json.loads(line)['topic'] for line in out.splitlines()} == {topic}
     assert 'no header event-id' in out and 'is not UTF-8 text' in out
-    q = world.start(topic, '--consumer', world.group, group=world.group + 'b')  # all again
+    q = world.start(topic, '--source', 'shop', '--consumer', world.group, group=world.group + 'b')  # all again
     world.wait_committed(topic, 4, group=world.group + 'b')
     assert world.effects() == 2 and world.dead() == 2
     assert q.terminate() == 0

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "core/event.h"
+#include "core/limits.h"
 #include "sys/sha256.h"
 
 enum { KIND = 0, TEXT = 1, SLOT = 2 };
@@ -21,6 +22,20 @@ static void c1_slot_line(void **state)
         assert_int_equal(sha256_once(row->field[TEXT].p, row->field[TEXT].n, digest), 0);
         (void)snprintf(slot, sizeof slot, "%d", event_slot_of_digest(digest));
         assert_string_equal(slot, row_str(row, SLOT));
+}
+
+static void a_topic_has_a_name_that_kafka_takes(void **state)
+{
+        (void)state;
+        char longest[LIMIT_EVENT_TOPIC_BYTES + 1];
+        memset(longest, 'a', sizeof longest);
+        assert_true(event_topic_is_valid(span_str("Orders.dead_1-x")));
+        assert_true(event_topic_is_valid(span_of(longest, LIMIT_EVENT_TOPIC_BYTES)));
+        assert_false(event_topic_is_valid(span_of(longest, sizeof longest)));
+        static const char *const bad[] = {"", ".", "..", "orders dead", "a/b", "\xc3\xa9", "a\n"};
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+                assert_false(event_topic_is_valid(span_str(bad[i])));
+        assert_false(event_topic_is_valid(span_of("a\0b", 3)));
 }
 
 static void an_id_is_written_and_read_back(void **state)
@@ -59,6 +74,7 @@ static void what_is_no_id_is_refused_and_changes_nothing(void **state)
 int main(void)
 {
         const struct CMUnitTest more[] = {
+                cmocka_unit_test(a_topic_has_a_name_that_kafka_takes),
                 cmocka_unit_test(an_id_is_written_and_read_back),
                 cmocka_unit_test(what_is_no_id_is_refused_and_changes_nothing),
         };

@@ -58,7 +58,7 @@ static void to_topic(struct sqlite_inbox *in, const struct inbox_event *event, c
 {
         struct buf json;
         struct event_header_list list = {0};
-        buf_init(&json, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8);
+        buf_init(&json, INBOX_DEAD_HEADERS_BYTES_MAX);
         semel_code code = inbox_dead_headers(event, reason, &json, &ret->err);
         if (code == SEMEL_OK)
                 code = event_headers_decode(buf_span(&json), &list, &ret->err);
