@@ -245,6 +245,11 @@ bool gateway_config_check(const struct gateway_config *config, char why[SETTING_
                                "upstream must be given: http://HOST:PORT or unix:/path");
                 return false;
         }
+        if (config->drain_delay_us > config->shutdown_deadline_us) {
+                (void)snprintf(why, SETTING_ERROR_BYTES,
+                               "drain_delay must not be longer than shutdown_deadline");
+                return false;
+        }
         if (!check_policy(&config->policy, "policy", why))
                 return false;
         for (size_t i = 0; i < config->route_count; i++) {

@@ -109,6 +109,19 @@ def test_the_reference_is_a_file_that_names_every_setting(semel, tmp, daemon):
     assert names >= set(used)
 
 
+@pytest.mark.parametrize('daemon, least', [
+    ('gateway', 'upstream: http://127.0.0.1:9000\n'), ('relay', 'brokers: 127.0.0.1:9092\n'),
+    ('consume', 'brokers: 127.0.0.1:9092\ngroup: g\ntopics: t\npost: http://127.0.0.1:9000/\n')],
+    ids=['gateway', 'relay', 'consume'])
+def test_a_drain_delay_beyond_the_deadline_is_refused(semel, tmp, daemon, least):
+    """Nothing would be drained: the deadline cuts off what runs before anybody is told to end."""
+    (tmp / 'f.yaml').write_text(least + 'drain_delay: 5s\nshutdown_deadline: 5s\n')
+    assert semel('config', 'check', daemon, str(tmp / 'f.yaml')).returncode == 0
+    (tmp / 'f.yaml').write_text(least + 'drain_delay: 6s\nshutdown_deadline: 5s\n')
+    r = semel('config', 'check', daemon, str(tmp / 'f.yaml'))
+    assert r.returncode != 0 and 'drain_delay must not be longer than shutdown_deadline' in r.err()
+
+
 def settings(unit):
     return dict(re.findall(r'^([A-Za-z]+)=(.*)$', unit.read_text(), re.M))
 
@@ -117,6 +130,7 @@ def settings(unit):
 def test_a_unit_starts_what_exists_and_lets_it_drain(semel, unit):
     s = settings(unit)
     assert s['Type'] == 'notify' and int(s['WatchdogSec']) > 0
+    assert (s['User'], s['StateDirectory']) == ('semel', 'semel'), 'a unit that starts takes the others\' folder'
     assert s['NoNewPrivileges'] == s['DynamicUser'] == 'yes' and s['ProtectSystem'] == 'strict'
     program, command, *words = shlex.split(s['ExecStart'])
     assert program == '@bindir@/semel'
