@@ -71,6 +71,7 @@ SEMEL_API semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_ev
  * consumer, source, event_id  1 to 255 bytes of UTF-8 each; source is usually the topic.
  * payload_hash                32 bytes (SHA-256 of the payload), or NULL.  The same id with another
  *                             hash leaves a row in semel.inbox_alarm.
+ * Records stay until `semel inbox prune --consumer NAME`, or until a `semel consume` of that name forgets them.
  * Another transaction that is at the same event is waited for, at most 5 s: SEMEL_ERR_BUSY then, and
  * the transaction is usable.  SEMEL_ERR_CONFLICT: roll back and retry your transaction.
  * SEMEL_ERR_TX_STATE: no transaction is open, or it has failed.  SEMEL_ERR_ARGUMENT. */

@@ -1,2 +1,2 @@
--- For forgetting the oldest: always appended to at its right end.
-CREATE INDEX processed_event_at ON semel.processed_event (processed_at)
+-- For forgetting the oldest of one consumer: those of others, which may be kept longer, are not in the way.
+CREATE INDEX processed_event_at ON semel.processed_event (consumer, processed_at)

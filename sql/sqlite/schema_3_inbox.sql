@@ -8,7 +8,7 @@ CREATE TABLE semel_processed_event (
   processed_us    INTEGER NOT NULL,
   PRIMARY KEY (consumer, source, event_id)
 ) WITHOUT ROWID;
-CREATE INDEX semel_processed_event_at ON semel_processed_event (processed_us);
+CREATE INDEX semel_processed_event_at ON semel_processed_event (consumer, processed_us);
 -- Tries that were counted before they began (rule D3).
 CREATE TABLE semel_inbox_attempt (
   consumer TEXT NOT NULL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inbox: `semel inbox status | dead list | retry | discard`.
+ * inbox: `semel inbox status | dead list | retry | discard | prune`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,12 +277,46 @@ static int inbox_discard(const struct options *o)
         return decide(o, INBOX_DISCARDED);
 }
 
+/* -- prune ----------------------------------------------------------------------------------------------- */
+
+static semel_code prune_all(struct inbox_session *s, const struct options *o, int64_t *ret_rows, semel_error *err)
+{
+        int64_t rows = LIMIT_INBOX_PRUNE_ROWS, keep_us = option_number(o, OPT_REMEMBER) * MS;
+        while (rows >= LIMIT_INBOX_PRUNE_ROWS) {
+                semel_code code = s->vt->prune(s, span_str(option_text(o, OPT_CONSUMER)), keep_us, deadline(),
+                                               &rows, err);
+                if (code != SEMEL_OK)
+                        return code;
+                *ret_rows += rows;
+        }
+        return SEMEL_OK;
+}
+
+static int inbox_prune(const struct options *o)
+{
+        struct semel_error err = {0};
+        struct inbox_session *s = NULL;
+        int64_t rows = 0;
+        int rc = EXIT_CODE_DONE;
+        if (!option_text(o, OPT_CONSUMER) || o->positional_count > 0) {
+                say_error("name whose records are forgotten: semel inbox prune --consumer NAME --keep 15d");
+                return EXIT_CODE_USAGE;
+        }
+        if (open_inbox(o, &s, &err) != SEMEL_OK || prune_all(s, o, &rows, &err) != SEMEL_OK)
+                rc = say_failure(&err);
+        if (rows > 0 || rc == EXIT_CODE_DONE)
+                say_note("%lld event%s forgotten", (long long)rows, rows == 1 ? "" : "s");
+        close_inbox(s);
+        return rc;
+}
+
 static const enum option_id status_options[] = {OPT_DB, OPT_JSON, OPT_QUIET};
 static const enum option_id dead_options[] = {OPT_DB, OPT_CONSUMER, OPT_JSON, OPT_QUIET};
 static const enum option_id retry_options[] = {OPT_DB, OPT_CONSUMER, OPT_SQL, OPT_PAYLOAD,
                                                OPT_WHO, OPT_REASON, OPT_QUIET};
 static const enum option_id discard_options[] = {OPT_DB, OPT_CONSUMER, OPT_WHO, OPT_REASON,
                                                  OPT_QUIET};
+static const enum option_id prune_options[] = {OPT_DB, OPT_CONSUMER, OPT_REMEMBER, OPT_QUIET};
 
 static const struct subcommand inbox_subs[] = {
         {.name = "status",
@@ -320,6 +354,15 @@ static const struct subcommand inbox_subs[] = {
          .examples = "semel inbox discard 17 --reason 'test order'\n",
          .options = OPTION_SET(discard_options),
          .run = inbox_discard},
+        {.name = "prune",
+         .usage = "--consumer NAME [--keep TIME]",
+         .summary = "forget what a consumer recorded long ago",
+         .text = "`semel consume` does this by itself, for its own name, with inbox_retention.  Consumers of\n"
+                 "your own, which call semel.first_time() or semel_pg_inbox_first(), have nobody who does:\n"
+                 "run this for them, once a day.  An event that comes again after it is applied again.\n",
+         .examples = "semel inbox prune --consumer ledger --keep 30d\n",
+         .options = OPTION_SET(prune_options),
+         .run = inbox_prune},
         {0},
 };
 

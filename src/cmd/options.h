@@ -125,6 +125,7 @@ enum option_id {
         OPT_POST,
         OPT_PAYLOAD,
         OPT_CONSUMER,
+        OPT_REMEMBER,
         OPT_SOURCE,
         OPT_EVENT_ID_POINTER,
         OPT_CONSUME_ATTEMPTS_MAX,

@@ -121,8 +121,11 @@ static void prune(struct consume *c)
         int64_t rows = LIMIT_INBOX_PRUNE_ROWS;
         while (rows >= LIMIT_INBOX_PRUNE_ROWS && atomic_load(&c->may_prune) && !told_to_end(c))
                 if (c->keeper->vt->prune(c->keeper, span_str(c->consumer), c->config.retention_us,
-                                         clock_boot_us() + CONSUME_ASK_US, &rows, &err) != SEMEL_OK)
-                        return; /* the next time */
+                                         clock_boot_us() + CONSUME_ASK_US, &rows, &err) != SEMEL_OK) {
+                        if (!atomic_load(&c->database_down) && !told_to_end(c))
+                                consume_say(c, "old events are not forgotten now, it is tried again: %s", err.text);
+                        return;
+                }
 }
 
 void *consume_keeper_main(void *arg)
