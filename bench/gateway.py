@@ -47,10 +47,14 @@ def threads_s(pid, name=None):
 
 
 def family_s(pid):
-    """The same with its children, the ended ones included."""
+    """The same with its children, the ended ones included.  One that ends in between is looked at again: it is
+    among the ended then."""
     fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
     ended = sum(map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK')
-    return ended + sum(threads_s(p) for p in children(pid))
+    try:
+        return ended + sum(threads_s(p) for p in children(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return family_s(pid)
 
 
 class Server:
