@@ -44,3 +44,13 @@ size_t outbox_fetch_rows_max(const struct outbox_fetch *in)
                 sum += (size_t)in->quotas[i].rows_max;
         return in->rows_max > 0 && in->rows_max < sum ? in->rows_max : sum;
 }
+
+semel_code outbox_fetch_check(const struct outbox_fetch *in, size_t rows, semel_error *err)
+{
+        size_t max = outbox_fetch_rows_max(in);
+        if (rows <= max)
+                return SEMEL_OK;
+        return err_set(err, SEMEL_ERR_CORRUPT,
+                       "the outbox gave %zu rows where at most %zu were asked for, and none is taken: "
+                       "it must be one ordinary table", rows, max);
+}

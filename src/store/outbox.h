@@ -128,6 +128,8 @@ struct outbox_fetch {
 
 /* The most rows that may come. */
 size_t outbox_fetch_rows_max(const struct outbox_fetch *in);
+/* Whoever asked has room for no more: a driver with more rows in hand gives none (SEMEL_ERR_CORRUPT). */
+semel_code outbox_fetch_check(const struct outbox_fetch *in, size_t rows, semel_error *err);
 
 enum outbox_verdict {
         OUTBOX_DONE,    /* the broker has it */

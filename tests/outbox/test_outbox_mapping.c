@@ -62,6 +62,14 @@ static void apply(const struct outbox_mapping *mapping)
         buf_release(&script);
 }
 
+static void take_all(struct outbox_session *s, enum outbox_mode mode, struct outbox_view *view)
+{
+        semel_error err = {0};
+        int64_t until = clock_boot_us() + 5 * SECOND;
+        if (s->vt->take(s, &me, mode, 0xffff, 30 * SECOND, until, view, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+}
+
 /* Fetch as a relay does. */
 static struct outbox_rows fetch_some(struct outbox_session *s, struct outbox_view *view,
                                      int32_t rows_max)
@@ -70,8 +78,7 @@ static struct outbox_rows fetch_some(struct outbox_session *s, struct outbox_vie
         struct outbox_rows rows = {0};
         semel_error err = {0};
         int64_t until = clock_boot_us() + 5 * SECOND;
-        if (s->vt->take(s, &me, OUTBOX_OWNED, 0xffff, 30 * SECOND, until, view, &err) != SEMEL_OK)
-                fail_msg("%s", err.text);
+        take_all(s, OUTBOX_OWNED, view);
         for (int16_t i = 0; i < EVENT_SLOTS; i++)
                 quotas[i] = (struct outbox_quota){
                         .slot = {.slot = i, .epoch = view->slots[i].epoch}, .rows_max = rows_max};
@@ -235,6 +242,41 @@ static void debeziums_table_is_published_from(void **state)
         s->vt->close(s);
 }
 
+#define EVENTS(name) \
+        "CREATE TABLE " name " (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_id text NOT NULL, " \
+        "payload jsonb NOT NULL, status text NOT NULL DEFAULT 'PENDING', locked_at timestamptz, " \
+        "created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz)"
+
+static const struct outbox_mapping qualified = {
+        .preset = "tutorial", .table = "app.outbox_event", .topic = "orders"};
+
+/* A child that came after the check: the claim finds a second row at the place. */
+static void more_rows_than_asked_for_are_an_error(void **state)
+{
+        (void)state;
+        static struct outbox_view view;
+        struct outbox_rows rows = {0};
+        semel_error err = {0};
+        db_exec(db, EVENTS("app.outbox_event"));
+        apply(&qualified);
+        struct outbox_session *s = open_mapped(&qualified);
+        take_all(s, OUTBOX_TWO_PHASE, &view);
+        db_exec(db, "CREATE TABLE app.child () INHERITS (app.outbox_event)");
+        db_exec(db, "INSERT INTO app.outbox_event (aggregate_id, payload) VALUES ('7', '{}')");
+        db_exec(db, "INSERT INTO app.child (id, semel_id, aggregate_id, payload) VALUES "
+                    "(gen_random_uuid(), 2, '7', '{}')");
+        int16_t slot = (int16_t)db_int(db, "SELECT min(slot) FROM app.outbox_event");
+        const struct outbox_quota quota = {
+                .slot = {.slot = slot, .epoch = view.slots[slot].epoch}, .rows_max = 1};
+        const struct outbox_fetch in = {
+                .mode = OUTBOX_TWO_PHASE, .quotas = &quota, .quota_count = 1, .bytes_max = 1000000};
+        assert_int_equal(s->vt->fetch(s, &in, clock_boot_us() + 5 * SECOND, &rows, &err),
+                         SEMEL_ERR_CORRUPT);
+        print_message("   %s\n", err.text);
+        assert_int_equal(rows.n, 0);
+        s->vt->close(s);
+}
+
 static void names_that_are_no_names_are_refused(void **state)
 {
         (void)state;
@@ -297,6 +339,7 @@ int main(int argc, char **argv)
                 T(the_tutorials_table_is_published_from),
                 T(a_table_without_an_order_is_published_by_time_when_told_so),
                 T(debeziums_table_is_published_from),
+                T(more_rows_than_asked_for_are_an_error),
                 T(names_that_are_no_names_are_refused),
                 T(c11_listening_needs_the_trigger_and_then_wakes),
         };

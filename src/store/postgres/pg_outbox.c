@@ -147,11 +147,12 @@ static semel_code decode(const struct outbox_fetch *in, const struct pg_outbox *
                 *ret_rows = (struct outbox_rows){0};
                 return SEMEL_OK;
         }
-        semel_code code = SEMEL_OK;
-        struct held *held = calloc(1, sizeof *held);
-        if (!held) {
+        semel_code code = outbox_fetch_check(in, (size_t)n, err);
+        struct held *held = code == SEMEL_OK ? calloc(1, sizeof *held) : NULL;
+        if (code != SEMEL_OK || !held) {
                 PQclear(res);
-                return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a batch");
+                return code != SEMEL_OK ? code
+                                        : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a batch");
         }
         *held = (struct held){.res = res, .n = (size_t)n, .rows = calloc((size_t)n, sizeof *held->rows)};
         if (!held->rows)
@@ -282,8 +283,8 @@ static semel_code pg_fetch(struct outbox_session *s, const struct outbox_fetch *
         }
         if (code == SEMEL_OK)
                 code = decode(in, ob, res, ret_rows, err);
-        if (code == SEMEL_OK && ob->in_tx && ret_rows->n == 0)
-                s->vt->abandon(s); /* nothing is locked: no transaction is left open */
+        if (ob->in_tx && (code != SEMEL_OK || ret_rows->n == 0))
+                s->vt->abandon(s); /* nothing is marked: no transaction is left open */
         return code;
 }
 
