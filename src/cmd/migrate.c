@@ -45,6 +45,7 @@ static int print_for_table(const struct store_driver *driver, const struct optio
 {
         const struct outbox_mapping mapping = {.preset = option_text(o, OPT_PRESET),
                                                .table = option_text(o, OPT_FOR_TABLE),
+                                               .renamed_from = option_text(o, OPT_RENAMED_FROM),
                                                .unordered = option_flag(o, OPT_UNORDERED)};
         struct semel_error err = {0};
         struct buf script;
@@ -74,6 +75,10 @@ static int migrate_run(const struct options *o)
                 say_error("--only goes with --grants ROLE");
                 return EXIT_CODE_USAGE;
         }
+        if (option_text(o, OPT_RENAMED_FROM) && !option_text(o, OPT_FOR_TABLE)) {
+                say_error("--renamed-from goes with --for-table TABLE");
+                return EXIT_CODE_USAGE;
+        }
         if (store_url(o, &url, space, &err) != SEMEL_OK ||
             registry_find(url, &driver, &err) != SEMEL_OK)
                 return say_failure(&err);
@@ -98,11 +103,12 @@ static int migrate_run(const struct options *o)
 }
 
 static const enum option_id migrate_options[] = {OPT_DB, OPT_PRINT, OPT_GRANTS, OPT_ONLY,
-                                                 OPT_FOR_TABLE, OPT_PRESET, OPT_UNORDERED, OPT_NOTIFY, OPT_QUIET};
+                                                 OPT_FOR_TABLE, OPT_PRESET, OPT_UNORDERED, OPT_RENAMED_FROM, OPT_NOTIFY,
+                                                 OPT_QUIET};
 
 const struct subcommand subcommand_migrate = {
         .name = "migrate",
-        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE [--only append] | --for-table TABLE --preset NAME [--unordered]]",
+        .usage = "[--db URL] [--notify on|off] [--print | --grants ROLE [--only append] | --for-table TABLE --preset NAME [--unordered] [--renamed-from TABLE]]",
         .summary = "make or upgrade the tables of a store",
         .text = "Makes the schema, or brings an older one up to date, in one transaction; running it\n"
                 "again changes nothing.  PostgreSQL needs it before first use, by a role that may\n"

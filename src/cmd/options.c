@@ -117,7 +117,8 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_PRESET] = {"preset", NULL, OPTION_TEXT, "NAME",
                         .help = "how the outbox table looks: semel, tutorial or debezium"},
         [OPT_TABLE] = {"table", NULL, OPTION_TEXT, "NAME",
-                       .help = "the outbox table, when it is not the preset's"},
+                       .help = "the outbox table, when it is not the preset's: NAME, as the search_path "
+                               "finds it, or SCHEMA.NAME"},
         [OPT_UNORDERED] = {"unordered",
                            .help = "go on with a table that has no order column: events of one key "
                                    "may be published out of order"},
@@ -182,6 +183,9 @@ static const struct option_def defs[OPTION_COUNT] = {
         [OPT_FOR_TABLE] = {"for-table", NULL, OPTION_TEXT, "TABLE",
                            .help = "print what a table of your own needs so that the relay can read "
                                    "it as its outbox; with --preset"},
+        [OPT_RENAMED_FROM] = {"renamed-from", NULL, OPTION_TEXT, "TABLE",
+                              .help = "with --for-table: print instead what gives the table the slots, and the "
+                                      "identity in Kafka, that it has under this name of before"},
         [OPT_CALL_KEY] = {"key", NULL, OPTION_TEXT, "KEY",
                           .help = "the key of this one operation, the same in every try: made from the "
                                   "operation's own data (required)"},

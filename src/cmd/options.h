@@ -100,6 +100,7 @@ enum option_id {
         OPT_KEEP_ROWS,
         /* migrate */
         OPT_FOR_TABLE,
+        OPT_RENAMED_FROM,
         OPT_NOTIFY,
         /* call */
         OPT_CALL_KEY,

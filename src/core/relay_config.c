@@ -89,7 +89,9 @@ const struct setting relay_settings[] = {
         {.name = "preset", .type = SETTING_TEXT, .offset = AT(preset), .max = 31, .fallback = "semel",
          .text = "How the table looks: semel, tutorial (outbox_event of the tutorial) or debezium."},
         {.name = "table", .type = SETTING_TEXT, .offset = AT(table), .max = RELAY_TEXT_BYTES,
-         .fallback = "", .text = "The outbox table, when it is not the preset's: SCHEMA.NAME."},
+         .fallback = "", .text = "The outbox table, when it is not the preset's: SCHEMA.NAME, or NAME as the search_path "
+                                 "finds it.  It is the same outbox however it is spelled, and another one "
+                                 "once it is renamed (`semel migrate --renamed-from`)."},
         {.name = "topic", .type = SETTING_TEXT, .offset = AT(topic), .max = RELAY_TEXT_BYTES,
          .fallback = "",
          .text = "The topic of every row, where the table has no column for it; with the preset "

@@ -50,6 +50,7 @@ struct outbox_mapping {
         const char *table;   /* schema-qualified; NULL: the preset's */
         const char *topic;   /* a fixed topic, where the table has no column for it; debezium: a
                                 prefix before the aggregate type ("outbox.event.") */
+        const char *renamed_from; /* for what is printed: the table's name of before; NULL: none */
         bool unordered;      /* go on without an order column, said loudly */
         int64_t lease_us;    /* of the relay's slots: a transaction of a session that stops, or waits, is
                                 over before it (rule C6); 0: no relay */

@@ -18,13 +18,15 @@ static int setup(void **state)
         (void)state;
         world_fresh();
         db = db_open();
-        db_exec(db, "DROP SCHEMA IF EXISTS app CASCADE; CREATE SCHEMA app");
+        db_exec(db, "DROP SCHEMA IF EXISTS app CASCADE; DROP SCHEMA IF EXISTS app2 CASCADE; "
+                    "CREATE SCHEMA app; CREATE SCHEMA app2");
         return 0;
 }
 
 static int teardown(void **state)
 {
         (void)state;
+        db_exec(db, "ALTER ROLE CURRENT_USER RESET search_path");
         PQfinish(db);
         return 0;
 }
@@ -50,16 +52,27 @@ static void check_says(const struct outbox_mapping *mapping, semel_code code, co
         s->vt->close(s);
 }
 
-static void apply(const struct outbox_mapping *mapping)
+/* What the script says when it is run; "": nothing. */
+static void apply_says(const struct outbox_mapping *mapping, const char *says)
 {
         struct buf script;
         semel_error err = {0};
         buf_init(&script, 64 * 1024);
         if (store_postgres_driver.print_mapping(mapping, &script, &err) != SEMEL_OK)
                 fail_msg("%s", err.text);
-        for (int twice = 0; twice < 1; twice++)
-                db_exec(db, "%s", buf_cstr(&script));
+        PGresult *res = PQexec(db, buf_cstr(&script));
+        const char *said = PQresultErrorMessage(res);
+        if (!strstr(said, says) || (*says == 0) != (*said == 0))
+                fail_msg("\"%s\" is not \"%s\"", said, says);
+        PQclear(res);
         buf_release(&script);
+        if (*says)
+                db_exec(db, "ROLLBACK");
+}
+
+static void apply(const struct outbox_mapping *mapping)
+{
+        apply_says(mapping, "");
 }
 
 static void take_all(struct outbox_session *s, enum outbox_mode mode, struct outbox_view *view)
@@ -247,8 +260,207 @@ static void debeziums_table_is_published_from(void **state)
         "payload jsonb NOT NULL, status text NOT NULL DEFAULT 'PENDING', locked_at timestamptz, " \
         "created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz)"
 
+static const struct outbox_mapping bare = {
+        .preset = "tutorial", .table = "outbox_event", .topic = "orders"};
 static const struct outbox_mapping qualified = {
         .preset = "tutorial", .table = "app.outbox_event", .topic = "orders"};
+
+/* For sessions that begin from here on, and for ours. */
+static void search(const char *schema)
+{
+        db_exec(db, "ALTER ROLE CURRENT_USER SET search_path = %s", schema);
+        db_exec(db, "SET search_path = %s", schema);
+}
+
+static void view_of(const struct outbox_mapping *mapping, struct outbox_view *ret)
+{
+        semel_error err = {0};
+        struct outbox_session *s = open_mapped(mapping);
+        if (s->vt->check(s, OUTBOX_OWNED, clock_boot_us() + 5 * SECOND, ret, &err) != SEMEL_OK)
+                fail_msg("%s", err.text);
+        s->vt->close(s);
+}
+
+/* Rule C1: two sets of slots of one table are two owners of each row. */
+static void c1_a_table_is_one_outbox_however_it_is_spelled(void **state)
+{
+        (void)state;
+        static struct outbox_view first, second;
+        search("app");
+        db_exec(db, EVENTS("outbox_event"));
+        apply(&bare);
+        struct outbox_session *s = open_mapped(&bare);
+        take_all(s, OUTBOX_OWNED, &first);
+        view_of(&qualified, &second);
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                assert_memory_equal(second.slots[i].owner_id, me.id, sizeof me.id);
+        assert_memory_equal(second.uuid, first.uuid, sizeof first.uuid);
+        apply(&qualified);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta"), 2); /* semel.outbox's too */
+        s->vt->close(s);
+}
+
+/* Also semel's own, which keeps the name that it has always had. */
+static void c1_semels_own_table_has_one_name(void **state)
+{
+        (void)state;
+        static struct outbox_view first, second;
+        const struct outbox_mapping own = {.preset = "semel", .table = "outbox"};
+        struct outbox_session *s = open_mapped(NULL);
+        take_all(s, OUTBOX_OWNED, &first);
+        search("semel");
+        view_of(&own, &second);
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                assert_memory_equal(second.slots[i].owner_id, me.id, sizeof me.id);
+        apply(&own);
+        view_of(&own, &second);
+        assert_memory_equal(second.uuid, first.uuid, sizeof first.uuid);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta WHERE outbox = 'semel.outbox'"), 1);
+        assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta"), 1);
+        s->vt->close(s);
+}
+
+/* Rule C1: one set of slots of two tables leaves rows of each to nobody. */
+static void c1_two_tables_of_one_name_are_two_outboxes(void **state)
+{
+        (void)state;
+        static struct outbox_view first, second;
+        search("app");
+        db_exec(db, EVENTS("outbox_event"));
+        apply(&bare);
+        struct outbox_session *s = open_mapped(&bare);
+        take_all(s, OUTBOX_OWNED, &first);
+        search("app2");
+        db_exec(db, EVENTS("outbox_event"));
+        check_says(&bare, SEMEL_ERR_SCHEMA, "semel_id");
+        apply(&bare);
+        view_of(&bare, &second);
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                assert_true(second.slots[i].free);
+        assert_memory_not_equal(second.uuid, first.uuid, sizeof first.uuid);
+        s->vt->close(s);
+}
+
+static void take_and_stop(const struct outbox_mapping *mapping, struct outbox_view *ret)
+{
+        struct outbox_session *s = open_mapped(mapping);
+        take_all(s, OUTBOX_OWNED, ret);
+        s->vt->close(s);
+}
+
+static void is_what_it_was(const struct outbox_mapping *mapping, const struct outbox_view *before)
+{
+        static struct outbox_view now;
+        view_of(mapping, &now);
+        assert_memory_equal(now.uuid, before->uuid, sizeof now.uuid);
+        for (int i = 0; i < EVENT_SLOTS; i++) {
+                assert_true(now.slots[i].epoch == before->slots[i].epoch);
+                assert_memory_equal(now.slots[i].owner_id, me.id, sizeof me.id);
+        }
+}
+
+/* Rule C8: an outbox that had the spelling for its name keeps its uuid, and what its relays left behind. */
+static void c8_a_name_of_before_is_moved_with_all_that_it_has(void **state)
+{
+        (void)state;
+        static struct outbox_view before;
+        struct outbox_mapping said = qualified;
+        said.renamed_from = "outbox_event";
+        search("app");
+        db_exec(db, EVENTS("outbox_event"));
+        apply(&bare);
+        take_and_stop(&bare, &before);
+        db_exec(db, "UPDATE semel.outbox_meta SET outbox = '\"outbox_event\"' WHERE outbox <> 'semel.outbox'");
+        db_exec(db, "UPDATE semel.relay_slot SET outbox = '\"outbox_event\"' WHERE outbox <> 'semel.outbox'");
+        db_exec(db, "UPDATE semel.relay_member SET outbox = '\"outbox_event\"', lease_until = "
+                    "clock_timestamp() + interval '1 h'");
+        check_says(&bare, SEMEL_ERR_SCHEMA, "--for-table app.outbox_event --preset tutorial --renamed-from "
+                                            "outbox_event`");
+        apply_says(&qualified, "relays run on \"app\".\"outbox_event\" under its name of before");
+        db_exec(db, "UPDATE semel.relay_member SET lease_until = '-infinity'");
+        search("public");
+        apply_says(&qualified, "semel.outbox_meta has \"outbox_event\", which says no schema");
+        apply(&said);
+        is_what_it_was(&qualified, &before);
+        apply(&said); /* again: nothing is left to do */
+        assert_int_equal(db_int(db, "SELECT count(*) FROM pg_index WHERE indrelid = 'app.outbox_event'::"
+                                    "regclass AND NOT indisprimary"), 5); /* and none of it is there twice */
+        apply(&qualified);
+        is_what_it_was(&qualified, &before);
+}
+
+/* Relays of before may be at work under the other name. */
+static void c1_a_table_that_has_two_names_is_refused(void **state)
+{
+        (void)state;
+        search("app");
+        db_exec(db, EVENTS("outbox_event"));
+        apply(&bare);
+        db_exec(db, "INSERT INTO semel.outbox_meta (outbox) VALUES ('\"outbox_event\"')");
+        check_says(&qualified, SEMEL_ERR_SCHEMA, "has the table app.outbox_event twice, also under its name of "
+                                                 "before, outbox_event: stop");
+        apply_says(&qualified, "semel.outbox_meta has this table twice");
+        db_exec(db, "DELETE FROM semel.outbox_meta WHERE outbox = '\"outbox_event\"'");
+        check_says(&qualified, SEMEL_OK, "");
+}
+
+static void c8_a_renamed_table_takes_its_outbox_along_when_told_so(void **state)
+{
+        (void)state;
+        static struct outbox_view before;
+        struct outbox_mapping renamed = qualified;
+        db_exec(db, EVENTS("app.outbox_event"));
+        apply(&qualified);
+        take_and_stop(&qualified, &before);
+        db_exec(db, "UPDATE semel.relay_member SET lease_until = '-infinity'");
+        renamed.renamed_from = "app.outbox_event";
+        apply(&renamed); /* it is not: nothing is done */
+        db_exec(db, "ALTER TABLE app.outbox_event SET SCHEMA app2");
+        db_exec(db, "ALTER TABLE app2.outbox_event RENAME TO \"Out\"");
+        renamed.table = "app2.Out";
+        check_says(&renamed, SEMEL_ERR_SCHEMA,
+                   "the table app2.Out has no slots; run what `semel migrate --for-table app2.Out --preset "
+                   "tutorial` prints, with --renamed-from app.outbox_event when that was its name");
+        renamed.renamed_from = "app.outbox";
+        apply_says(&renamed, "semel.outbox_meta has no \"app\".\"outbox\"");
+        renamed.renamed_from = "app.outbox_event";
+        apply(&renamed);
+        is_what_it_was(&renamed, &before);
+        db_exec(db, EVENTS("app.outbox_event"));
+        apply_says(&renamed, "there is a table \"app\".\"outbox_event\"");
+        /* Another table of that name is another outbox. */
+        apply(&qualified);
+        check_says(&qualified, SEMEL_OK, "");
+        is_what_it_was(&renamed, &before);
+}
+
+/* A place names one row in one table: with children there are as many rows of one place as tables. */
+static void a_table_that_can_be_no_outbox_is_refused(void **state)
+{
+        (void)state;
+        const struct outbox_mapping unordered = {
+                .preset = "tutorial", .table = "app.outbox_event", .topic = "orders", .unordered = true};
+        db_exec(db, "CREATE TABLE app.outbox_event (id uuid NOT NULL DEFAULT gen_random_uuid(), aggregate_id "
+                    "text NOT NULL, payload jsonb NOT NULL, status text NOT NULL DEFAULT 'PENDING', locked_at "
+                    "timestamptz, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, "
+                    "attempts integer NOT NULL DEFAULT 0, next_attempt_at timestamptz, last_error text) "
+                    "PARTITION BY RANGE (created_at)");
+        check_says(&unordered, SEMEL_ERR_SCHEMA, "the table app.outbox_event is partitioned, and ");
+        db_exec(db, "ALTER TABLE app.outbox_event RENAME TO parts");
+        db_exec(db, "CREATE VIEW app.outbox_event AS SELECT * FROM app.parts");
+        check_says(&unordered, SEMEL_ERR_SCHEMA, "is a view, and ");
+        db_exec(db, "DROP VIEW app.outbox_event");
+        db_exec(db, EVENTS("app.outbox_event"));
+        db_exec(db, "CREATE TABLE app.child () INHERITS (app.outbox_event)");
+        check_says(&unordered, SEMEL_ERR_SCHEMA, "is inherited from by other tables, and ");
+        db_exec(db, "ALTER TABLE app.child NO INHERIT app.outbox_event");
+        check_says(&unordered, SEMEL_ERR_SCHEMA, "attempts");
+        /* Its name is text in the statements, whoever gave it. */
+        db_exec(db, "ALTER SCHEMA app RENAME TO \"a'p\"");
+        search("\"a'p\"");
+        check_says(&bare, SEMEL_ERR_SCHEMA, "the name of the table a'p.outbox_event has a ' in it");
+        db_exec(db, "ALTER SCHEMA \"a'p\" RENAME TO app");
+}
 
 /* A child that came after the check: the claim finds a second row at the place. */
 static void more_rows_than_asked_for_are_an_error(void **state)
@@ -285,6 +497,8 @@ static void names_that_are_no_names_are_refused(void **state)
                 {.preset = "debezium", .table = "a'b"},
                 {.preset = "debezium", .table = "a.b.c"},
                 {.preset = "debezium", .table = ".a"},
+                {.preset = "debezium", .table = "a$semel$b"},
+                {.preset = "debezium", .renamed_from = "a'b"},
                 {.preset = "tutorial", .topic = "a'; DROP TABLE x; --"},
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -339,6 +553,13 @@ int main(int argc, char **argv)
                 T(the_tutorials_table_is_published_from),
                 T(a_table_without_an_order_is_published_by_time_when_told_so),
                 T(debeziums_table_is_published_from),
+                T(c1_a_table_is_one_outbox_however_it_is_spelled),
+                T(c1_semels_own_table_has_one_name),
+                T(c1_two_tables_of_one_name_are_two_outboxes),
+                T(c8_a_name_of_before_is_moved_with_all_that_it_has),
+                T(c1_a_table_that_has_two_names_is_refused),
+                T(c8_a_renamed_table_takes_its_outbox_along_when_told_so),
+                T(a_table_that_can_be_no_outbox_is_refused),
                 T(more_rows_than_asked_for_are_an_error),
                 T(names_that_are_no_names_are_refused),
                 T(c11_listening_needs_the_trigger_and_then_wakes),

@@ -48,6 +48,16 @@ def test_migrate_twice_changes_nothing(semel, pg, pg_url, pg_db, run_one, ran):
     assert run_one(pg_url).returncode == 0 and ran()
 
 
+def test_renamed_from_is_for_a_table_of_ones_own_on_postgres(semel, tmp):
+    mapping = ['--for-table', 'app.events', '--preset', 'tutorial']
+    r = semel('migrate', '--renamed-from', 'app.outbox_event', '--db', 'postgres:')
+    assert r.returncode == 64 and '--for-table' in r.err(), r.logs()
+    r = semel('migrate', *mapping, '--renamed-from', 'outbox_event', '--db', f'sqlite:{tmp / "x.db"}')
+    assert r.returncode != 0 and r.out() == '' and 'PostgreSQL' in r.err(), r.logs()
+    r = semel('migrate', *mapping, '--renamed-from', 'app.outbox_event', '--db', 'postgres:')
+    assert r.returncode == 0 and '\'"app"."outbox_event"\'' in r.out(), r.logs()
+
+
 def test_ten_migrate_at_once(procs, build, pg_url, run_one):
     ten = [procs.start([build.semel, 'migrate', '--db', pg_url]) for _ in range(10)]
     assert [p.wait() for p in ten] == [0] * 10, [p.err() for p in ten]

@@ -77,3 +77,28 @@ def test_a_table_of_others(semel, procs, build, pg, pg_db, pg_store_url, kafka, 
         last[key] = n
     assert not ids
     outbox.close()
+
+
+def test_c1_two_spellings_are_one_outbox(semel, procs, build, pg, pg_db, pg_store_url, kafka):
+    """Two relays, and two spellings of their table: they share its slots, and each row goes out once."""
+    table, create, insert = TABLES['tutorial']
+    topic = kafka.new_topic(3)
+    outbox = Outbox(pg.dsn(pg_db))
+    outbox.sql(create)
+    mapping = ['--preset', 'tutorial', '--topic', topic]
+    relays = []
+    for spelled in (table, f'public.{table}'):
+        r = semel('migrate', '--for-table', spelled, '--preset', 'tutorial', '--db', pg_store_url)
+        pg.psql(pg_db, r.out())
+        relays.append(Relay(procs, build, pg_store_url, kafka.bootstrap, done='keep',
+                            args=[*mapping, '--table', spelled]))
+    shares = """SELECT string_agg(n::text, ',') FROM (SELECT count(*) AS n FROM semel.relay_slot
+                WHERE owner IS NOT NULL GROUP BY owner) a"""
+    wait_until(lambda: outbox.one(shares) == '8,8', 60)
+    ids = {str(outbox.one(insert, str(uuid.uuid4()), '{}')) for _ in range(100)}
+    wait_until(lambda: outbox.one(f"SELECT count(*) FROM {table} WHERE status = 'PUBLISHED'") == 100, 60)
+    for relay in relays:
+        assert relay.p.terminate(30) == 0, relay.p.logs()
+    sent = [dict(headers)['event-id'].decode() for _, _, _, _, headers in kafka.consume_all(topic)]
+    assert len(sent) == 100 and set(sent) == ids
+    outbox.close()

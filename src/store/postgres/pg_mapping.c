@@ -4,14 +4,18 @@
  *
  * The statements are written for semel.outbox under the alias o.  For another table they are the
  * same text in which `semel.outbox` is the table's quoted name (it also names the outbox in
- * semel.relay_slot) and `o.key` and its like are expressions over its columns.  The columns that the
- * relay writes have the same names everywhere.
+ * semel.relay_slot, so it is the same however the table is spelled: pg_mapping_name.c) and `o.key` and
+ * its like are expressions over its columns.  The columns that the relay writes have the same names
+ * everywhere.
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "store/postgres/pg_outbox.h"
+
+/* Columns of outbox_columns.sql. */
+enum { COL_COLUMN, COL_TYPE, COL_SHOWN, COL_NAME, COL_KIND };
 
 enum { EXPRESSIONS = 10, NAME_BYTES_MAX = 200, TEXT_BYTES_MAX = 64 * 1024 };
 
@@ -102,6 +106,15 @@ static int quote_table(const char *name, struct buf *out)
         return rc == BUF_OK ? buf_append_byte(out, '"') : rc;
 }
 
+/* TABLE or SCHEMA.TABLE.  It is also text: a quotation mark would end it. */
+static bool is_name(const char *table)
+{
+        size_t n = strlen(table);
+        bool dots = n == 0 || table[0] == '.' || table[n - 1] == '.' || strstr(table, "..") ||
+                    (strchr(table, '.') && strchr(strchr(table, '.') + 1, '.'));
+        return n <= NAME_BYTES_MAX && !dots && !strchr(table, '\'') && !strstr(table, "$semel$");
+}
+
 semel_code pg_mapping_check(const struct outbox_mapping *mapping, semel_error *err)
 {
         const struct preset *preset = preset_of(mapping);
@@ -110,13 +123,11 @@ semel_code pg_mapping_check(const struct outbox_mapping *mapping, semel_error *e
                                "there is no preset \"%.40s\"; there are semel, tutorial, debezium",
                                mapping->preset);
         const char *table = table_of(mapping, preset);
-        size_t n = strlen(table);
-        bool dots = n == 0 || table[0] == '.' || table[n - 1] == '.' || strstr(table, "..") ||
-                    (strchr(table, '.') && strchr(strchr(table, '.') + 1, '.'));
-        /* The name is also text in semel.relay_slot: a quotation mark would end it. */
-        if (n > NAME_BYTES_MAX || dots || strchr(table, '\''))
+        const char *before = mapping->renamed_from;
+        if (!is_name(table) || (before && !is_name(before)))
                 return err_set(err, SEMEL_ERR_ARGUMENT,
-                               "\"%.60s\" is no name of a table: TABLE or SCHEMA.TABLE", table);
+                               "\"%.60s\" is no name of a table: TABLE or SCHEMA.TABLE",
+                               is_name(table) ? before : table);
         const char *topic = mapping->topic ? mapping->topic : "";
         if (strspn(topic, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
                     strlen(topic) || strlen(topic) > LIMIT_EVENT_TOPIC_BYTES)
@@ -130,8 +141,8 @@ semel_code pg_mapping_check(const struct outbox_mapping *mapping, semel_error *e
 static const char *type_of(const PGresult *columns, const char *name)
 {
         for (int i = 0; i < PQntuples(columns); i++) {
-                if (span_eq(pg_result_bytes(columns, i, 0), span_str(name)))
-                        return PQgetvalue(columns, i, 1);
+                if (span_eq(pg_result_bytes(columns, i, COL_COLUMN), span_str(name)))
+                        return PQgetvalue(columns, i, COL_TYPE);
         }
         return NULL;
 }
@@ -166,6 +177,10 @@ static semel_code find_missing(const struct outbox_mapping *mapping, const struc
         if (PQntuples(columns) == 0)
                 return err_set(err, SEMEL_ERR_SCHEMA, "there is no table %s%s", table,
                                is_semel(mapping, preset) ? "; run `semel migrate`" : "");
+        if (!PQgetisnull(columns, 0, COL_KIND) || strchr(PQgetvalue(columns, 0, COL_NAME), '\''))
+                return pg_mapping_refuse(PQgetvalue(columns, 0, COL_SHOWN),
+                                         PQgetvalue(columns, 0, COL_KIND), err);
+        table = PQgetvalue(columns, 0, COL_SHOWN); /* for whoever runs the script, with another search_path */
         for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
                 if (starts[i] && !type_of(columns, starts[i]))
                         note(own, sizeof own, starts[i]);
@@ -384,7 +399,12 @@ semel_code pg_mapping_load(struct pg_outbox *ob, int64_t deadline_us, semel_erro
         if (code == SEMEL_OK)
                 code = find_missing(&ob->wanted, preset, columns, err);
         if (code == SEMEL_OK && !is_semel(&ob->wanted, preset))
-                code = make_statements(ob, preset, columns, buf_cstr(&table), err);
+                code = make_statements(ob, preset, columns, PQgetvalue(columns, 0, COL_NAME), err);
+        if (code == SEMEL_OK) {
+                free(ob->shown);
+                ob->shown = strdup(PQgetvalue(columns, 0, COL_SHOWN));
+                code = ob->shown ? SEMEL_OK : no_memory(err);
+        }
         ob->mapped = code == SEMEL_OK;
 out:
         PQclear(columns);
@@ -396,6 +416,7 @@ void pg_mapping_release(struct pg_outbox *ob)
 {
         for (int i = 0; i < OUTBOX_QUERIES; i++)
                 free(ob->sql[i]);
+        free(ob->shown);
         free((void *)(uintptr_t)ob->wanted.preset);
         free((void *)(uintptr_t)ob->wanted.table);
         free((void *)(uintptr_t)ob->wanted.topic);
@@ -495,11 +516,30 @@ static int print_indexes(const struct preset *preset, const char *table, bool un
         return rc;
 }
 
+static int print_script(const struct outbox_mapping *mapping, const struct preset *preset,
+                        const char *table, const char *before, struct buf *out)
+{
+        bool unordered = mapping->unordered;
+        const char *what = unordered ? "Does not rewrite the table, and gives its events no order."
+                                     : "Rewrites the table when columns are missing: rows that are "
+                                       "there get their order\n-- as they lie on disk.";
+        if (*before) /* it has its columns, and a second set of indexes would only cost */
+                what = "The table's outbox, under the name that it has now.  Stop all relays first.";
+        int rc = buf_printf(out, "-- %s  After `semel migrate`.\nBEGIN;\n", what);
+        if (rc == BUF_OK)
+                rc = pg_mapping_print_name(table, before, out);
+        if (rc == BUF_OK && !*before)
+                rc = print_columns(preset, table, unordered, out);
+        if (rc == BUF_OK && !*before)
+                rc = print_indexes(preset, table, unordered, out);
+        return rc == BUF_OK ? buf_append_str(out, "COMMIT;\n") : rc;
+}
+
 semel_code pg_mapping_print(const struct outbox_mapping *mapping, struct buf *out,
                             semel_error *err)
 {
         const struct preset *preset = preset_of(mapping);
-        struct buf quoted;
+        struct buf table, before;
         semel_code code = pg_mapping_check(mapping, err);
         if (code != SEMEL_OK)
                 return code;
@@ -507,24 +547,16 @@ semel_code pg_mapping_print(const struct outbox_mapping *mapping, struct buf *ou
                 return err_set(err, SEMEL_ERR_ARGUMENT,
                                "semel.outbox is made by `semel migrate`; --for-table is for a table "
                                "of your own, with --preset tutorial or debezium");
-        buf_init(&quoted, TEXT_BYTES_MAX);
-        int rc = quote_table(table_of(mapping, preset), &quoted);
-        const char *table = rc == BUF_OK ? buf_cstr(&quoted) : NULL;
-        bool unordered = mapping->unordered;
-        if (table)
-                rc = buf_printf(out, "-- %s  After `semel migrate`.\nBEGIN;\n",
-                                unordered ? "Does not rewrite the table, and gives its events no order."
-                                          : "Rewrites the table when columns are missing: rows that are "
-                                            "there get their order\n-- as they lie on disk.");
-        if (table && rc == BUF_OK)
-                rc = print_columns(preset, table, unordered, out);
-        if (table && rc == BUF_OK)
-                rc = print_indexes(preset, table, unordered, out);
-        if (table && rc == BUF_OK)
-                rc = buf_printf(out, "INSERT INTO semel.relay_slot (outbox, slot) SELECT '%s', "
-                                     "generate_series(0, 15) ON CONFLICT DO NOTHING;\n"
-                                     "INSERT INTO semel.outbox_meta (outbox) VALUES ('%s') "
-                                     "ON CONFLICT DO NOTHING;\nCOMMIT;\n", table, table);
-        buf_release(&quoted);
-        return rc == BUF_OK && table ? SEMEL_OK : no_memory(err);
+        buf_init(&table, TEXT_BYTES_MAX);
+        buf_init(&before, TEXT_BYTES_MAX);
+        int rc = quote_table(table_of(mapping, preset), &table);
+        if (rc == BUF_OK && mapping->renamed_from)
+                rc = quote_table(mapping->renamed_from, &before);
+        if (rc == BUF_OK && buf_cstr(&table) && buf_cstr(&before))
+                rc = print_script(mapping, preset, buf_cstr(&table), buf_cstr(&before), out);
+        else
+                rc = BUF_NO_MEMORY;
+        buf_release(&table);
+        buf_release(&before);
+        return rc == BUF_OK ? SEMEL_OK : no_memory(err);
 }

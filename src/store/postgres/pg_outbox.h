@@ -6,6 +6,7 @@
  *     pg_outbox_admin.c   operators                    pg_outbox_mark.c   what became of them
  *     pg_outbox_session.c one connection, one pipeline at a time
  *     pg_mapping.c        statements for tables of other shapes
+ *     pg_mapping_name.c   which outbox a table is
  *
  * A call is a pipeline: its statements and one Sync, hence one transaction and one round trip.
  * Nothing blocks beyond the deadline (only libpq's name resolution may): when it is over the
@@ -58,6 +59,7 @@ enum outbox_query {
         OQ_PRUNE,
         OQ_PRUNE_DRY,
         OQ_COLUMNS,
+        OQ_NAMES,
         OQ_TRIGGER,
         OQ_REAP,
         OQ_STATS,
@@ -90,6 +92,7 @@ struct pg_outbox {
         bool mapped;                  /* the table was looked at, and sql is made */
         bool unordered;               /* no order column: rows go by created_at */
         char *sql[OUTBOX_QUERIES];    /* for another table; NULL: the embedded text */
+        char *shown;                  /* schema.table, once mapped */
         PGconn *pg;
         bool direct;    /* no pooler in between: settings and plans of the session are ours */
         bool in_tx;     /* mode single: between fetch and mark */
@@ -136,6 +139,14 @@ const char *pg_outbox_template(enum outbox_query query);
 /* Look at the table and make the statements, once a session. */
 semel_code pg_mapping_load(struct pg_outbox *ob, int64_t deadline_us, semel_error *err);
 void pg_mapping_release(struct pg_outbox *ob);
+/* Why this table can be no outbox: what it is, or "" where it is its name. */
+semel_code pg_mapping_refuse(const char *table, const char *kind, semel_error *err);
+/* outbox_names.sql's answer.  has_slots: the outbox has slots under its own name.  Errors: it has others
+ * under another name, or may have been renamed: says what to run. */
+semel_code pg_mapping_names_check(const struct pg_outbox *ob, const PGresult *names, bool has_slots,
+                                  semel_error *err);
+/* The statement that gives a table its name, slots and uuid.  Both quoted; before: its old name, or empty. */
+int pg_mapping_print_name(const char *table, const char *before, struct buf *out);
 /* The ALTERs that a table needs (`semel migrate --for-table`). */
 semel_code pg_mapping_print(const struct outbox_mapping *mapping, struct buf *out,
                             semel_error *err);

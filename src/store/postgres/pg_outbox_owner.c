@@ -69,15 +69,21 @@ semel_code pg_outbox_check(struct outbox_session *s, enum outbox_mode mode, int6
                            struct outbox_view *ret_view, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
-        PGresult *res = NULL;
+        PGresult *res[2] = {NULL, NULL};
         (void)mode; /* all modes need the same columns */
         semel_code code = pg_mapping_load(ob, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
         view_params(&ob->params[0], span_of(NULL, 0));
-        code = pg_outbox_one(ob, OQ_VIEW, &ob->params[0], false, deadline_us, &res, err);
+        const struct pg_step steps[] = {{.query = OQ_VIEW, .params = &ob->params[0]}, {.query = OQ_NAMES}};
+        code = pg_outbox_run(ob, steps, 2, false, deadline_us, res, err);
         if (code == SEMEL_OK)
-                code = take_view(res, ret_view, err);
+                code = pg_mapping_names_check(ob, res[1], PQntuples(res[0]) > 0, err);
+        if (code == SEMEL_OK)
+                code = take_view(res[0], ret_view, err);
+        else
+                PQclear(res[0]);
+        PQclear(res[1]);
         if (code == SEMEL_OK)
                 ret_view->unordered = ob->unordered;
         return code;

@@ -48,6 +48,7 @@ static const char *const templates[OUTBOX_QUERIES] = {
         [OQ_PRUNE] = sql_postgres_outbox_prune,
         [OQ_PRUNE_DRY] = sql_postgres_outbox_prune_dry,
         [OQ_COLUMNS] = sql_postgres_outbox_columns,
+        [OQ_NAMES] = sql_postgres_outbox_names,
         [OQ_TRIGGER] = sql_postgres_outbox_trigger,
         [OQ_REAP] = sql_postgres_reap,
         [OQ_STATS] = sql_postgres_outbox_stats,

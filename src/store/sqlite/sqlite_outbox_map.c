@@ -293,6 +293,10 @@ semel_code sqlite_outbox_print_mapping(const struct outbox_mapping *m, struct bu
         if (!p || p == &presets[0])
                 return err_set(err, SEMEL_ERR_ARGUMENT,
                                "say which kind of table it is: --preset tutorial or --preset debezium");
+        if (m->renamed_from)
+                return err_set(err, SEMEL_ERR_ARGUMENT,
+                               "--renamed-from is for PostgreSQL: a SQLite file has one outbox, whatever its "
+                               "table is called");
         const char *table = m->table ? m->table : p->table;
         bool ok = add(out, sqlite3_mprintf("-- What the relay needs in a table of preset %s; rows that "
                                            "are there already count as waiting.\n",
