@@ -54,7 +54,7 @@ SEMEL_API semel_outcome semel_pg_run(struct pg_conn *conn, const semel_command *
 
 /* Leave an event in semel.outbox, in the transaction that is open on `conn`: COMMIT makes both the
  * caller's changes and the event true, and a relay publishes it (`semel relay`).  One statement; needs
- * no semel_pg_prepare().  Events of one key are published in the order of these calls when the
+ * no semel_pg_prepare(); the connection's client_encoding does not matter.  Events of one key are published in the order of these calls when the
  * writers of the key take turns, as they do when each locks its aggregate first.
  * conn   in a transaction; borrowed; blocking mode
  * ev     borrowed, may be appended again: unless it has an id, each append makes another
@@ -68,7 +68,8 @@ SEMEL_API semel_code semel_pg_outbox_append(struct pg_conn *conn, const semel_ev
 /* Is this event new to this consumer?  In the transaction that is open on `conn`: the record commits
  * together with what the caller does for the event.  An event that is not new is a success, and
  * *ret_first is false.
- * consumer, source, event_id  1 to 255 bytes of UTF-8 each; source is usually the topic.
+ * consumer, source, event_id  1 to 255 bytes of UTF-8 each, whatever the connection's client_encoding is;
+ *                             source is usually the topic.
  * payload_hash                32 bytes (SHA-256 of the payload), or NULL.  The same id with another
  *                             hash leaves a row in semel.inbox_alarm.
  * Records stay until `semel inbox prune --consumer NAME`, or until a `semel consume` of that name forgets them.

@@ -670,6 +670,33 @@ static void first_in_the_callers_transaction(void **state)
         (void)sqlite3_close(db);
 }
 
+/* The same bytes are the same event, whatever the caller's connection speaks. */
+static void b8_first_is_of_utf8_in_any_encoding(void **state)
+{
+        (void)state;
+        static const char *const encodings[] = {"LATIN1", "SJIS", "UTF8"};
+        const unsigned char hash[2][32] = {{1}, {2}};
+        PGconn *pg = PQconnectdb(url);
+        char name[100];
+        (void)snprintf(name, sizeof name, "%s\xc3\xa9", consumer);
+        for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
+                semel_error err = {0};
+                bool first = i > 0;
+                assert_int_equal(PQsetClientEncoding(pg, encodings[i]), 0);
+                PQclear(PQexec(pg, "BEGIN"));
+                if (semel_pg_inbox_first(pg, name, "\xc3\xa9", "\xc3\xa9", hash[i % 2], &first, &err) !=
+                    SEMEL_OK)
+                        fail_msg("%s: %s", encodings[i], err.text);
+                assert_int_equal(first, i == 0);
+                PQclear(PQexec(pg, "COMMIT"));
+        }
+        assert_int_equal(ask("SELECT count(*) FROM semel.processed_event WHERE consumer = '%s' AND "
+                             "source || event_id = '\xc3\xa9\xc3\xa9'", name), 1);
+        assert_int_equal(ask("SELECT count(*) FROM semel.inbox_alarm WHERE consumer = '%s' AND source || "
+                             "event_id = '\xc3\xa9\xc3\xa9'", name), 1);
+        PQfinish(pg);
+}
+
 /* -- the suite ------------------------------------------------------------------------------------------- */
 
 static int open_session(void **state)
@@ -734,10 +761,11 @@ int main(int argc, char **argv)
                 T(first_in_the_callers_transaction),
                 T(d2_two_consumers_meet_in_opposite_order_without_a_deadlock),
                 T(d4_a_transaction_has_limits),
+                T(b8_first_is_of_utf8_in_any_encoding),
         };
-        /* The last two are not SQLite's: it has one writer at a time, and one limit for all, its busy
-         * timeout. */
-        size_t n = sizeof tests / sizeof *tests - (is_postgres ? 0 : 2);
+        /* The last three are not SQLite's: it has one writer at a time, one limit for all, its busy
+         * timeout, and connections speak UTF-8. */
+        size_t n = sizeof tests / sizeof *tests - (is_postgres ? 0 : 3);
         int rc = _cmocka_run_group_tests("inbox", tests, n, NULL, NULL);
         if (!is_postgres) {
                 char command[300];

@@ -76,6 +76,38 @@ static void an_event_commits_with_the_callers_transaction(void **state)
         semel_event_free(ev);
 }
 
+/* event.h promises UTF-8, whatever the caller's connection speaks: else it is another key, another slot and
+ * another partition than by any other path.  Nor do functions of its own that come before
+ * pg_catalog's. */
+static void b8_the_callers_encoding_does_not_matter(void **state)
+{
+        (void)state;
+        static const char *const encodings[] = {"UTF8", "LATIN1", "SJIS", "EUC_JP"};
+        semel_error err = {0};
+        semel_event *ev = semel_event_new("t", &err);
+        assert_int_equal(semel_event_set_key(ev, "\xc3\xa9", 2, &err), SEMEL_OK);
+        assert_int_equal(semel_event_add_header(ev, "n\xc3\xa9", "\xc3\xa9", 2, &err), SEMEL_OK);
+        db_exec(db, "CREATE SCHEMA mine; CREATE FUNCTION mine.gen_random_uuid() RETURNS uuid LANGUAGE sql "
+                    "AS $$SELECT '00000000-0000-0000-0000-000000000000'::uuid$$; CREATE FUNCTION "
+                    "mine.convert_from(bytea, name) RETURNS text LANGUAGE sql AS $$SELECT 'mine'$$; "
+                    "SET search_path = mine, pg_catalog");
+        for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
+                db_exec(db, "SET client_encoding = '%s'", encodings[i]);
+                db_exec(db, "BEGIN");
+                if (semel_pg_outbox_append(db, ev, NULL, &err) != SEMEL_OK)
+                        fail_msg("%s: %s", encodings[i], err.text);
+                db_exec(db, "COMMIT");
+                assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox WHERE topic = 't' AND "
+                                            "convert_to(key, 'UTF8') = '\\xc3a9' AND slot = semel.slot_of("
+                                            "pg_catalog.convert_from('\\xc3a9', 'UTF8'), id) AND "
+                                            "position('\\x6ec3a9'::bytea in convert_to(headers::text, "
+                                            "'UTF8')) > 0 AND position('\\x22c3a922'::bytea in "
+                                            "convert_to(headers::text, 'UTF8')) > 0"), (int64_t)i + 1);
+        }
+        db_exec(db, "SET client_encoding = 'UTF8'; RESET search_path; DROP SCHEMA mine CASCADE");
+        semel_event_free(ev);
+}
+
 static void publish_and_publish_json_leave_events(void **state)
 {
         (void)state;
@@ -133,6 +165,7 @@ int main(int argc, char **argv)
         const struct CMUnitTest tests[] = {
                 T(c1_the_slot_in_sql_is_the_slot_in_c),
                 T(an_event_commits_with_the_callers_transaction),
+                T(b8_the_callers_encoding_does_not_matter),
                 T(publish_and_publish_json_leave_events),
                 T(a_role_that_appends_can_do_nothing_else),
         };

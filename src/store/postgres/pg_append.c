@@ -23,16 +23,17 @@ static semel_code send(PGconn *pg, const struct event *ev, const struct buf *hea
         pg_params_init(&p);
         pg_params_clear(&p, 7);
         pg_params_maybe(&p, 0, PG_UUID, span_of(ev->id, sizeof ev->id), !ev->has_id);
-        pg_params_text(&p, 1, ev->topic);
-        pg_params_maybe(&p, 2, PG_TEXT, ev->key, ev->key_is_null);
+        /* Bytes: the server would take text for what the caller's connection speaks. */
+        pg_params_maybe(&p, 1, PG_BYTEA, ev->topic, false);
+        pg_params_maybe(&p, 2, PG_BYTEA, ev->key, ev->key_is_null);
         pg_params_maybe(&p, 3, PG_BYTEA, ev->payload, ev->payload_is_null);
-        pg_params_maybe(&p, 4, PG_TEXT, buf_span(headers), headers->n == 0);
+        pg_params_maybe(&p, 4, PG_BYTEA, buf_span(headers), headers->n == 0);
         pg_params_scalar(&p, 5, PG_INT4);
         if (ev->partition == EVENT_NO_PARTITION)
                 pg_params_null(&p, 5);
         else
                 pg_params_int(&p, 5, ev->partition);
-        pg_params_maybe(&p, 6, PG_TEXT, ev->traceparent, ev->traceparent.n == 0);
+        pg_params_maybe(&p, 6, PG_BYTEA, ev->traceparent, ev->traceparent.n == 0);
         if (pg_params_finish(&p) != BUF_OK) {
                 code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for an event");
                 goto out;

@@ -38,7 +38,11 @@ static semel_code check(PGconn *pg, const struct inbox_event *event, semel_error
 
 static bool send(PGconn *pg, const struct inbox_event *event, const char *sql, struct params *p)
 {
-        pg_inbox_name_params(p, event, 4);
+        pg_params_clear(p, 4);
+        /* Bytes: the server would take text for what the caller's connection speaks. */
+        pg_params_maybe(p, 0, PG_BYTEA, event->consumer, false);
+        pg_params_maybe(p, 1, PG_BYTEA, event->source, false);
+        pg_params_maybe(p, 2, PG_BYTEA, event->id, false);
         pg_params_maybe(p, 3, PG_BYTEA, span_of(event->hash, sizeof event->hash), !event->has_hash);
         return pg_params_finish(p) == BUF_OK &&
                PQsendQueryParams(pg, sql, p->n, p->types, p->values, p->lengths, p->formats, 1);
