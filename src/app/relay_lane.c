@@ -138,7 +138,7 @@ static void learn(struct lane *l, const int16_t *order, const int32_t *rows, siz
         int64_t oldest_us = l->rows.now_us;
         for (size_t i = 0; i < l->rows.n; i++) {
                 of_slot[l->rows.row[i].slot]++;
-                if (l->rows.row[i].created_us < oldest_us)
+                if (l->rows.row[i].created_us > 0 && l->rows.row[i].created_us < oldest_us)
                         oldest_us = l->rows.row[i].created_us;
         }
         for (size_t i = 0; i < n; i++)

@@ -38,6 +38,11 @@ static void print_counts(FILE *out, const struct outbox_stats *stats)
         for (size_t i = 0; i < stats->n; i++)
                 fprintf(out, "%-12s %12lld  %s\n", outbox_state_name(stats->count[i].state),
                         (long long)stats->count[i].rows, shown(stats->count[i].topic, topic));
+        int64_t waiting = 0;
+        for (size_t i = 0; i < stats->n; i++)
+                waiting += stats->count[i].state == OUTBOX_PENDING ? stats->count[i].rows : 0;
+        if (stats->oldest_pending_us < 0 && waiting > 0)
+                fputs("\nthe age of the oldest waiting row is unknown\n", out);
         if (stats->oldest_pending_us >= 0)
                 fprintf(out, "\nthe oldest waiting row is %s old\n",
                         length(stats->oldest_pending_us, age));
@@ -203,8 +208,8 @@ void outbox_print_dead(FILE *out, const struct outbox_listed *row)
         event_id_format(row->event_id, event_id);
         fprintf(out, DEAD_FORMAT, id, shown(row->topic, topic),
                 row->key_is_null ? "(none)" : shown(row->key, key), attempts,
-                length(clock_wall_us() - row->created_us, age), event_id,
-                shown(row->last_error, why));
+                row->created_us > 0 ? length(clock_wall_us() - row->created_us, age) : "unknown",
+                event_id, shown(row->last_error, why));
 }
 
 void outbox_print_dead_json(FILE *out, const struct outbox_listed *row)

@@ -94,7 +94,7 @@ struct outbox_row {
         int64_t id;
         int16_t slot;
         int32_t attempts;   /* as read: a mark requires it unchanged */
-        int64_t created_us; /* database calendar, since 1970 */
+        int64_t created_us; /* database calendar, since 1970; 0: the table does not say */
         int64_t published_us; /* as read: when it was published before an operator put it back; 0: never */
         int64_t place;      /* where the driver saw it, for its mark; 0: it does not say */
         struct event event; /* points into the batch */
@@ -176,7 +176,7 @@ struct outbox_count {
 struct outbox_stats {
         struct outbox_count *count;
         size_t n;
-        int64_t oldest_pending_us; /* age; -1: none */
+        int64_t oldest_pending_us; /* age; -1: none, or the table does not say */
         int64_t oldest_xmin_us;    /* age of the oldest open transaction (O43); -1: not known here */
         void *driver;
         void (*release)(void *driver);

@@ -100,6 +100,11 @@ static void debeziums_table_is_published_too(void **state)
         assert_true(span_eq(rows.row[0].event.key, span_str("7")));
         assert_int_equal(rows.row[0].event.header_count, 1);
         assert_true(span_eq(rows.row[0].event.headers[0].name, span_str("id"))); /* as its router does */
+        struct outbox_stats stats = {0};
+        assert_int_equal(rows.row[0].created_us, 0); /* it does not say when it was made */
+        assert_int_equal(s->vt->stats(s, soon(), &stats, NULL), SEMEL_OK);
+        assert_int_equal(stats.oldest_pending_us, -1);
+        stats.release(stats.driver);
         assert_int_equal(mark_all(s, &o, false, &rows, OUTBOX_DONE).marked, 1);
         assert_int_equal(db_int64(db, "SELECT count(*) FROM \"my \"\"outbox\""), 0);
         s->vt->close(s);

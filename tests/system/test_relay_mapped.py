@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from support import wait_until
+from support import Store, wait_until
 from support.relay import Outbox, Relay
 
 pytestmark = pytest.mark.kafka
@@ -102,3 +102,22 @@ def test_c1_two_spellings_are_one_outbox(semel, procs, build, pg, pg_db, pg_stor
     sent = [dict(headers)['event-id'].decode() for _, _, _, _, headers in kafka.consume_all(topic)]
     assert len(sent) == 100 and set(sent) == ids
     outbox.close()
+
+
+@pytest.mark.parametrize('created', [None, "datetime('now', '-3 hours')"], ids=['unknown', 'known'])
+def test_rows_of_no_age_raise_no_alarm(procs, build, semel, sqlite_url, created):
+    """Debezium's table has no created_at.  The row stays under way: there is no broker."""
+    assert semel('outbox', 'status', '--db', sqlite_url).returncode == 0  # which makes the file
+    Store(build, sqlite_url).sql(f'''
+        CREATE TABLE outbox AS SELECT '{uuid.uuid4()}' AS id, 'order' AS aggregatetype, '7' AS aggregateid,
+          'T' AS type, '{{}}' AS payload, 'PENDING' AS status, 0 AS attempts, NULL AS next_attempt_at,
+          NULL AS last_error, NULL AS published_at''' + (f', {created} AS created_at' if created else ''), None)
+    relay = Relay(procs, build, sqlite_url, '127.0.0.1:1', args=['--preset', 'debezium'])
+    wait_until(lambda: relay.metric('semel_relay_broker_away') == 1, 30)
+    lag, oldest = 'semel_relay_lag_seconds', 'semel_outbox_oldest_pending_seconds'
+    if created:
+        for name in (lag, oldest):
+            wait_until(lambda: 3 * 3600 <= relay.metrics().get(name, -1) < 4 * 3600, 30, name)
+    else:
+        metrics = relay.metrics()
+        assert metrics[lag] == 0 and oldest not in metrics

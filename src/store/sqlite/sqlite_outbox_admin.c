@@ -191,10 +191,10 @@ static semel_code read_oldest(struct sqlite_outbox *o, int64_t *ret_us, semel_er
         int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
         semel_code code = SEMEL_OK;
         int64_t age_us = -1;
-        if (rc == SQLITE_ROW) {
+        if (rc == SQLITE_ROW && sqlite3_column_int64(stmt, 0) > 0) { /* else it does not say */
                 age_us = now_us(o) + lag_us(o) - sqlite3_column_int64(stmt, 0);
                 age_us = age_us > 0 ? age_us : 0;
-        } else if (rc != SQLITE_DONE) {
+        } else if (rc != SQLITE_DONE && rc != SQLITE_ROW) {
                 code = outbox_error(o, err);
         }
         (void)sqlite3_reset(stmt);

@@ -209,16 +209,16 @@ static semel_code check_table(sqlite3 *db, const char *name, const struct outbox
 
 /* -- the view ------------------------------------------------------------------------------------- */
 
-/* created_at is theirs and of any form: the age of a row is only shown, so text is read as a date. */
+/* created_at is theirs and of any form, so text is read as a date; NULL: the row does not say. */
 static char *created_sql(sqlite3 *db, const char *table)
 {
         if (has_column(db, table, "created_at") != 1)
-                return sqlite3_mprintf("0");
+                return sqlite3_mprintf("NULL");
         return sqlite3_mprintf(
                 "CASE typeof(created_at) WHEN 'text' THEN "
                 "CAST((julianday(created_at) - 2440587.5) * 86400000 AS INTEGER) * 1000 "
-                "WHEN 'integer' THEN created_at * CASE WHEN created_at < 100000000000 THEN 1000000 "
-                "WHEN created_at < 100000000000000 THEN 1000 ELSE 1 END ELSE 0 END");
+                "WHEN 'integer' THEN nullif(created_at, 0) * CASE WHEN created_at < 100000000000 THEN "
+                "1000000 WHEN created_at < 100000000000000 THEN 1000 ELSE 1 END END");
 }
 
 /* debezium: the topic is a prefix and the aggregate's type. */
