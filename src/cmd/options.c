@@ -165,11 +165,11 @@ static const struct option_def defs[OPTION_COUNT] = {
                        .help = "from then on: 2024-06-01T12:00:00Z, 2024-06-01, or 2h for two hours "
                                "ago (required)"},
         [OPT_UNTIL] = {"until", NULL, OPTION_TEXT, "WHEN",
-                       .help = "and before then, written alike; default: now"},
+                       .help = "and before then, written alike; default, and at most: now"},
         [OPT_INBOX_RETENTION] = {"inbox-retention", NULL, OPTION_DURATION, "TIME",
                                  .fallback = "7d", .min = 1, .max = LIMIT_RETENTION_US / MS,
-                                 .help = "how long consumers remember what they have applied; older "
-                                         "rows are refused"},
+                                 .help = "how long consumers remember what they have applied; rows "
+                                         "made or published earlier are refused"},
         [OPT_FORCE_OLD] = {"force",
                            .help = "also rows that consumers may have forgotten: they are applied a "
                                    "second time"},

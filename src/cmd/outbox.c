@@ -307,18 +307,17 @@ static semel_code explain_nothing(struct outbox_session *s, semel_error *err)
                        "again; `semel relay --done keep` keeps rows for --keep");
 }
 
-static semel_code republish_all(struct outbox_session *s, const struct options *o, int64_t since_us,
-                                int64_t until_us, struct progress *p, semel_error *err)
+static semel_code republish_all(struct outbox_session *s, const struct options *o,
+                                struct outbox_again *again, struct progress *p, semel_error *err)
 {
         char space[LIMIT_HOLDER_BYTES + 1];
         const char *who = operator_name(o, space);
-        int64_t retention_us = option_flag(o, OPT_FORCE_OLD)
-                                       ? -1
-                                       : option_number(o, OPT_INBOX_RETENTION) * MS;
+        again->retention_us = option_flag(o, OPT_FORCE_OLD)
+                                      ? -1
+                                      : option_number(o, OPT_INBOX_RETENTION) * MS;
         for (;;) {
                 int64_t rows = 0;
-                semel_code code = s->vt->republish(s, since_us, until_us, retention_us, who, soon(),
-                                                   &rows, err);
+                semel_code code = s->vt->republish(s, again, who, soon(), &rows, err);
                 if (code == SEMEL_ERR_REFUSED)
                         say_note("give a later --since, the true --inbox-retention where consumers "
                                  "remember longer, or --force");
@@ -336,23 +335,23 @@ static int outbox_republish_run(const struct options *o)
         struct outbox_session *s = NULL;
         struct progress p = {0};
         const char *since = option_text(o, OPT_SINCE), *until = option_text(o, OPT_UNTIL);
-        int64_t since_us = 0, until_us = clock_wall_us();
+        struct outbox_again again = {.until_us = clock_wall_us()};
         if (o->positional_count > 0 || !since) {
                 say_error("say which rows: semel outbox republish --since WHEN [--until WHEN]");
                 return EXIT_CODE_USAGE;
         }
-        if (!when_parse(since, clock_wall_us(), &since_us) ||
-            (until && !when_parse(until, clock_wall_us(), &until_us))) {
+        if (!when_parse(since, clock_wall_us(), &again.since_us) ||
+            (until && !when_parse(until, clock_wall_us(), &again.until_us))) {
                 say_error("a time is written 2024-06-01T12:00:00Z, 2024-06-01, or 2h for two hours ago");
                 return EXIT_CODE_USAGE;
         }
-        if (since_us >= until_us) {
+        if (again.since_us >= again.until_us) {
                 say_error("--since is not before --until: nothing lies between them");
                 return EXIT_CODE_USAGE;
         }
         int code;
         if (session_open(o, &s, &err) != SEMEL_OK ||
-            republish_all(s, o, since_us, until_us, &p, &err) != SEMEL_OK) {
+            republish_all(s, o, &again, &p, &err) != SEMEL_OK) {
                 if (p.rows > 0)
                         say_note("%lld rows wait again before this:", (long long)p.rows);
                 code = say_failure(&err);
@@ -472,8 +471,10 @@ static const struct subcommand outbox_commands[] = {
          .summary = "send published rows again, with the same event ids",
          .text = "For a topic that lost data.  Only rows that are kept (`semel relay --done keep`) can\n"
                  "be sent again.  Consumers with an inbox drop what they have applied, as long as they\n"
-                 "remember it: rows published longer ago than --inbox-retention are refused, unless\n"
-                 "--force.  They come behind what was published since.  Leaves audit rows.\n",
+                 "remember it: where a row was made or published longer ago than --inbox-retention, all\n"
+                 "is refused, unless --force (made, since published_at is set anew each time, and\n"
+                 "consumers count from the first).  What is published after the command began is not\n"
+                 "sent again.  They come behind what was published since.  Leaves audit rows.\n",
          .examples = "semel outbox republish --since 2h\n"
                      "semel outbox republish --since 2024-06-01T12:00:00Z \\\n"
                      "    --until 2024-06-01T12:30:00Z --inbox-retention 14d\n",

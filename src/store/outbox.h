@@ -182,6 +182,16 @@ struct outbox_stats {
         void (*release)(void *driver);
 };
 
+/* Which rows are sent again: those PUBLISHED in [since, until).  The driver's at the first call, which
+ * brings both times to the store's own calendar, and until to its now: what is published from then on, by
+ * a relay that runs beside, is not taken again. */
+struct outbox_again {
+        int64_t since_us, until_us; /* wall clock */
+        int64_t retention_us; /* of consumers' inboxes: refused (SEMEL_ERR_REFUSED) when a row was made or
+                                 published longer ago (rule C10); < 0: no limit */
+        bool begun;
+};
+
 /* A row as operators see it; spans point into the list. */
 struct outbox_listed {
         int64_t id;
@@ -295,11 +305,9 @@ struct outbox_vt {
         /* Delete one DEAD row; an audit row stays. */
         semel_code (*discard)(struct outbox_session *s, int64_t id, const char *who,
                               const char *reason, int64_t deadline_us, semel_error *err);
-        /* PUBLISHED rows of [since, until) go back to PENDING, LIMIT_OUTBOX_PRUNE_ROWS a call.
-         * inbox_retention_us: refused (SEMEL_ERR_REFUSED) for older rows; < 0: no limit. */
-        semel_code (*republish)(struct outbox_session *s, int64_t since_us, int64_t until_us,
-                                int64_t inbox_retention_us, const char *who, int64_t deadline_us,
-                                int64_t *ret_rows, semel_error *err);
+        /* PUBLISHED rows go back to PENDING, LIMIT_OUTBOX_PRUNE_ROWS a call. */
+        semel_code (*republish)(struct outbox_session *s, struct outbox_again *again, const char *who,
+                                int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 
         void (*close)(struct outbox_session *s);
 };

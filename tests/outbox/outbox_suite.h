@@ -35,6 +35,8 @@ struct outbox_target {
         /* Change a row by hand; wait_us: next attempt, 0: none; age_us: published and locked ago. */
         void (*force)(void *arg, int64_t id, enum outbox_state state, int32_t attempts,
                       int64_t wait_us, int64_t age_us);
+        /* The row was made so long ago; negative: it says a time to come. */
+        void (*made)(void *arg, int64_t id, int64_t age_us);
         /* All leases are over now. */
         void (*expire_leases)(void *arg);
         int64_t (*count)(void *arg, enum outbox_state state);

@@ -805,7 +805,8 @@ static void c8_recovery_leaves_what_is_republished(void **state)
                 struct outbox_mark m = mark_of(find(&rows, id), OUTBOX_DONE);
                 assert_int_equal(mark(a, OUTBOX_EXACTLY_ONCE, true, &view, &m, 1).marked, 1);
                 outbox_rows_release(&rows);
-                OK(a->vt->republish(a, 0, INT64_MAX / 2, -1, "ada", soon(), &n, err));
+                struct outbox_again again = {.until_us = INT64_MAX / 2, .retention_us = -1};
+                OK(a->vt->republish(a, &again, "ada", soon(), &n, err));
                 assert_int_equal(n, 1);
                 assert_int_equal(recover(keep, &id, event_ids, &never, 1), 0);
                 is_state(id, OUTBOX_PENDING, 0);
@@ -938,18 +939,62 @@ static void c10_republish_refuses_what_consumers_have_forgotten(void **state)
         target->force(target->arg, young, OUTBOX_PUBLISHED, 0, 0, 60 * SECOND);
         target->force(target->arg, outside, OUTBOX_PUBLISHED, 0, 0, 20 * HOUR);
         int64_t now = clock_wall_us();
-        assert_int_equal(a->vt->republish(a, now - 3 * HOUR, now, HOUR, "ada", soon(), &rows, &why),
-                         SEMEL_ERR_REFUSED);
+        struct outbox_again hour = {.since_us = now - 3 * HOUR, .until_us = now, .retention_us = HOUR};
+        struct outbox_again hours = {.since_us = now - 3 * HOUR, .until_us = now, .retention_us = 3 * HOUR};
+        struct outbox_again all = {.since_us = now - 30 * HOUR, .until_us = now, .retention_us = -1};
+        assert_int_equal(a->vt->republish(a, &hour, "ada", soon(), &rows, &why), SEMEL_ERR_REFUSED);
         print_message("   %s\n", why.text);
         is_state(young, OUTBOX_PUBLISHED, 0);
-        OK(a->vt->republish(a, now - 3 * HOUR, now, 3 * HOUR, "ada", soon(), &rows, err));
+        OK(a->vt->republish(a, &hours, "ada", soon(), &rows, err));
         assert_int_equal(rows, 2);
         is_state(old, OUTBOX_PENDING, 0);
         is_state(young, OUTBOX_PENDING, 0);
         is_state(outside, OUTBOX_PUBLISHED, 0);
-        OK(a->vt->republish(a, now - 30 * HOUR, now, -1, "ada", soon(), &rows, err));
+        OK(a->vt->republish(a, &all, "ada", soon(), &rows, err));
         assert_int_equal(rows, 1);
         assert_int_equal(target->audit_count(target->arg, "republish", "ada"), 2);
+}
+
+/* published_at is of the last time; consumers count from the first. */
+static void c10_the_age_of_a_row_is_from_when_it_was_made(void **state)
+{
+        (void)state;
+        semel_error why = {0};
+        int64_t rows = -1, now = clock_wall_us(), id = add("a", "1");
+        target->force(target->arg, id, OUTBOX_PUBLISHED, 0, 0, 60 * SECOND);
+        target->made(target->arg, id, 3 * HOUR);
+        struct outbox_again again = {.since_us = now - 2 * HOUR, .until_us = now, .retention_us = HOUR};
+        assert_int_equal(a->vt->republish(a, &again, "ada", soon(), &rows, &why), SEMEL_ERR_REFUSED);
+        print_message("   %s\n", why.text);
+        is_state(id, OUTBOX_PUBLISHED, 0);
+        again.retention_us = 4 * HOUR;
+        OK(a->vt->republish(a, &again, "ada", soon(), &rows, err));
+        assert_int_equal(rows, 1);
+        /* A clock that was ahead when it was made makes it no younger. */
+        target->force(target->arg, id, OUTBOX_PUBLISHED, 0, 0, 2 * HOUR);
+        target->made(target->arg, id, -5 * HOUR);
+        again = (struct outbox_again){.since_us = now - 3 * HOUR, .until_us = now, .retention_us = HOUR};
+        assert_int_equal(a->vt->republish(a, &again, "ada", soon(), &rows, &why), SEMEL_ERR_REFUSED);
+}
+
+static void c10_what_is_published_meanwhile_is_not_taken_again(void **state)
+{
+        (void)state;
+        int64_t rows = -1, now = clock_wall_us(), ids[2] = {add("a", "1"), add("b", "2")};
+        for (int64_t retention_us = -1; retention_us <= HOUR; retention_us += HOUR + 1) {
+                struct outbox_again again = {.since_us = now - 3 * HOUR,
+                                             .until_us = now + 24 * HOUR,
+                                             .retention_us = retention_us};
+                for (int i = 0; i < 2; i++)
+                        target->force(target->arg, ids[i], OUTBOX_PUBLISHED, 0, 0, 60 * SECOND);
+                OK(a->vt->republish(a, &again, "ada", soon(), &rows, err));
+                assert_int_equal(rows, 2);
+                target->force(target->arg, ids[0], OUTBOX_PUBLISHED, 0, 0, 0); /* as a relay does */
+                OK(a->vt->republish(a, &again, "ada", soon(), &rows, err));
+                assert_int_equal(rows, 0);
+                is_state(ids[0], OUTBOX_PUBLISHED, 0);
+                is_state(ids[1], OUTBOX_PENDING, 0);
+        }
 }
 
 int outbox_suite_run(const struct outbox_target *with, const char *filter)
@@ -994,6 +1039,8 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(o24_pruning_touches_only_old_published_rows),
                 T(o29_dead_rows_are_listed_counted_retried_and_discarded),
                 T(c10_republish_refuses_what_consumers_have_forgotten),
+                T(c10_the_age_of_a_row_is_from_when_it_was_made),
+                T(c10_what_is_published_meanwhile_is_not_taken_again),
         };
         enum { COUNT = sizeof all / sizeof *all };
         /* What a driver does not have is not skipped: it is not there to be tested. */

@@ -82,6 +82,13 @@ static void force(void *arg, int64_t id, enum outbox_state to, int32_t attempts,
                 (long long)age_us, (long long)id);
 }
 
+static void made(void *arg, int64_t id, int64_t age_us)
+{
+        (void)arg;
+        db_exec(db, "UPDATE semel.outbox SET created_at = clock_timestamp() - %lld * interval '1 us' "
+                    "WHERE id = %lld", (long long)age_us, (long long)id);
+}
+
 static void expire_leases(void *arg)
 {
         (void)arg;
@@ -115,6 +122,7 @@ int main(int argc, char **argv)
                 .append_many = append_many,
                 .state = state,
                 .force = force,
+                .made = made,
                 .expire_leases = expire_leases,
                 .count = count,
                 .audit_count = audit_count,

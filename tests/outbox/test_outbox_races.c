@@ -609,7 +609,9 @@ static void counting_and_asking_for_the_oldest_do_not_read_a_long_history(void *
                 {"counts", sql_postgres_outbox_stats, "", 60},
                 {"kept", sql_postgres_outbox_stats_kept, "(1000)", 60},
                 {"ages", sql_postgres_outbox_stats_ages, "", 80},
-                {"oldest", sql_postgres_outbox_oldest, "(now() - interval '9 d', now())", 20},
+                {"forgotten", sql_postgres_outbox_oldest, "(now() - interval '9 d', now(), 0)", 20},
+                {"oldest", sql_postgres_outbox_oldest, "(now() - interval '9 d', now() - interval '8 d', "
+                 "1000000)", 20},
                 {"blocked", sql_postgres_outbox_blocked, "('{0,1,2,3,4,5,6,7}', true, 100)", 20},
                 {"dead", sql_postgres_outbox_list, "('DEAD', 0, 100)", 20},
         };

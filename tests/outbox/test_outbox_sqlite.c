@@ -98,6 +98,13 @@ static void force(void *arg, int64_t id, enum outbox_state to, int32_t attempts,
                     to == OUTBOX_PUBLISHED ? (long long)(now_us - age_us) : 0LL, (long long)id);
 }
 
+static void made(void *arg, int64_t id, int64_t age_us)
+{
+        (void)arg;
+        (void)query("UPDATE semel_outbox SET created_at = %lld WHERE id = %lld RETURNING id",
+                    (long long)(clock_wall_us() - age_us), (long long)id);
+}
+
 /* There is no lease: the owner's lock ends with its session. */
 static void expire_leases(void *arg)
 {
@@ -128,6 +135,7 @@ int main(int argc, char **argv)
                 .append_many = append_many,
                 .state = state,
                 .force = force,
+                .made = made,
                 .expire_leases = expire_leases,
                 .count = count,
                 .audit_count = audit_count,

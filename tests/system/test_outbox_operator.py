@@ -33,23 +33,26 @@ class Outbox:
         return found[0] if kind == 'outbox' else found
 
     def add(self, topic='orders', key='k', status='PENDING', attempts=0, error=None, next_s=None,
-            published_s=None):
-        """A row; seconds are from now."""
+            published_s=None, created_s=0, row=None):
+        """A row, of this number when one is given; seconds are from now."""
         def us(s):
             return None if s is None else int((time.time() + s) * 1e6)
 
         def interval(s):
             return None if s is None else f'{s} seconds'
         sql = '''INSERT INTO {} (topic, key, payload, status, attempts, last_error,
-                                 next_attempt_at, published_at)
-                 VALUES (?, ?, 'x', ?, ?, ?, {}, {}) RETURNING id'''
+                                 next_attempt_at, published_at, created_at{id})
+                 VALUES (?, ?, 'x', ?, ?, ?, {}, {}, {}{row}) RETURNING id'''
+        sql = sql.replace('{id}', '' if row is None else ', id')
+        sql = sql.replace('{row}', '' if row is None else f', {row}')
         later = 'clock_timestamp() + ?::interval'
         if self.store.url.startswith('sqlite:'):
-            args = (topic, key, status, attempts, error, us(next_s), us(published_s))
+            args = (topic, key, status, attempts, error, us(next_s), us(published_s), us(created_s))
         else:
-            args = (topic, key, status, attempts, error, interval(next_s), interval(published_s))
-        return self.store.sql(sql.format('semel_outbox', '?', '?'),
-                              sql.format('semel.outbox', later, later), args)[0][0]
+            args = (topic, key, status, attempts, error, interval(next_s), interval(published_s),
+                    interval(created_s))
+        return self.store.sql(sql.format('semel_outbox', '?', '?', '?'),
+                              sql.format('semel.outbox', later, later, later), args)[0][0]
 
     def states(self):
         sql = 'SELECT id, status FROM {} ORDER BY id'
@@ -174,6 +177,34 @@ def test_c10_republish_refuses_what_consumers_have_forgotten(outbox):
     assert 'same event ids' in r.stderr
     assert outbox.states()[older] == 'PENDING'
     assert [(verb, n) for verb, _, _, n in outbox.audit()] == [('republish', 1)] * 3
+
+
+def test_c10_republish_counts_from_when_a_row_was_made(outbox):
+    row = outbox.add(status='PUBLISHED', created_s=-3 * 3600, published_s=-60)
+    for _ in range(2):  # the first time it may have been applied is not moved by a refusal
+        r = outbox.run('republish', '--since', '2h', '--inbox-retention', '1h')
+        assert r.returncode == 65 and 'made' in r.stderr and '--force' in r.stderr
+        assert outbox.states() == {row: 'PUBLISHED'}
+    assert outbox.json('republish', '--since', '2h', '--inbox-retention', '4h') == [{'rows': 1}]
+    forced = outbox.add(status='PUBLISHED', created_s=-3 * 3600, published_s=-60)
+    r = outbox.ok('republish', '--since', '2h', '--inbox-retention', '1h', '--force')
+    assert outbox.states() == {row: 'PENDING', forced: 'PENDING'}
+
+
+def test_c10_republish_takes_no_row_that_is_published_again_meanwhile(build, pg_store_url):
+    outbox = Outbox(Store(build, pg_store_url))
+    for sql in ("""INSERT INTO semel.outbox (topic, status, published_at)
+                   SELECT 't', 'PUBLISHED', clock_timestamp() FROM generate_series(1, 1500)""",
+                """CREATE FUNCTION semel.relay() RETURNS trigger LANGUAGE plpgsql AS
+                   $$BEGIN NEW.status := 'PUBLISHED'; NEW.published_at := clock_timestamp(); RETURN NEW;
+                     END$$""",
+                """CREATE TRIGGER relay BEFORE UPDATE ON semel.outbox FOR EACH ROW
+                   WHEN (NEW.status = 'PENDING') EXECUTE FUNCTION semel.relay()"""):
+        outbox.store.sql(None, sql)
+    tomorrow = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 86400))
+    for force in ([], ['--force']):
+        assert outbox.json('republish', '--since', '2h', '--until', tomorrow, *force) == [{'rows': 1500}]
+        assert set(outbox.states().values()) == {'PUBLISHED'}  # each of them, by the trigger
 
 
 def test_prune_deletes_old_published_rows_only(outbox):

@@ -20,12 +20,12 @@ static semel_code start(struct pg_outbox *ob, int params, int64_t deadline_us, s
         return code;
 }
 
-static void set_range(struct pg_outbox *ob, int64_t since_us, int64_t until_us)
+static void set_range(struct pg_outbox *ob, const struct outbox_again *again)
 {
         for (int i = 0; i < 2; i++)
                 pg_params_scalar(&ob->params[0], i, PG_TIMESTAMPTZ);
-        pg_params_time(&ob->params[0], 0, since_us);
-        pg_params_time(&ob->params[0], 1, until_us);
+        pg_params_time(&ob->params[0], 0, again->since_us);
+        pg_params_time(&ob->params[0], 1, again->until_us);
 }
 
 /* A statement that answers with one number. */
@@ -359,39 +359,59 @@ semel_code pg_outbox_discard(struct outbox_session *s, int64_t id, const char *w
         return code;
 }
 
-/* Rule C10: consumers whose inbox has forgotten an event would apply it again. */
-static semel_code check_age(struct pg_outbox *ob, int64_t since_us, int64_t until_us,
-                            int64_t retention_us, int64_t deadline_us, semel_error *err)
+/* Once a command: from here on no other row comes into the range. */
+static semel_code fix_range(struct pg_outbox *ob, struct outbox_again *again, int64_t deadline_us,
+                            semel_error *err)
 {
         PGresult *res = NULL;
-        semel_code code = start(ob, 2, deadline_us, err);
+        semel_code code = start(ob, 0, deadline_us, err);
+        if (code == SEMEL_OK)
+                code = pg_outbox_one(ob, OQ_CLOCK, NULL, false, deadline_us, &res, err);
         if (code != SEMEL_OK)
                 return code;
-        set_range(ob, since_us, until_us);
+        int64_t now_us = pg_result_time_us(res, 0, 0);
+        PQclear(res);
+        if (again->until_us > now_us)
+                again->until_us = now_us;
+        return SEMEL_OK;
+}
+
+/* Rule C10: consumers whose inbox has forgotten an event would apply it again. */
+static semel_code check_age(struct pg_outbox *ob, const struct outbox_again *again,
+                            int64_t deadline_us, semel_error *err)
+{
+        PGresult *res = NULL;
+        semel_code code = start(ob, 3, deadline_us, err);
+        if (code != SEMEL_OK || again->retention_us < 0)
+                return code;
+        set_range(ob, again);
+        pg_params_number(&ob->params[0], 2, PG_INT8, again->retention_us);
         code = pg_outbox_one(ob, OQ_OLDEST, &ob->params[0], false, deadline_us, &res, err);
-        if (code == SEMEL_OK && age_us(res, 0) > retention_us)
+        if (code == SEMEL_OK && age_us(res, 0) >= 0)
                 code = err_set(err, SEMEL_ERR_REFUSED,
-                               "rows of that time were published %lld s ago, longer than the %lld s "
-                               "for which consumers remember events: they would apply them again",
+                               "a row of that time was made or published %lld s ago, longer than the "
+                               "%lld s for which consumers remember events: they would apply it again",
                                (long long)(age_us(res, 0) / SECOND),
-                               (long long)(retention_us / SECOND));
+                               (long long)(again->retention_us / SECOND));
         PQclear(res);
         return code;
 }
 
-semel_code pg_outbox_republish(struct outbox_session *s, int64_t since_us, int64_t until_us,
-                               int64_t inbox_retention_us, const char *who, int64_t deadline_us,
-                               int64_t *ret_rows, semel_error *err)
+semel_code pg_outbox_republish(struct outbox_session *s, struct outbox_again *again, const char *who,
+                               int64_t deadline_us, int64_t *ret_rows, semel_error *err)
 {
         struct pg_outbox *ob = pg_outbox_of(s);
         semel_code code = SEMEL_OK;
-        if (inbox_retention_us >= 0)
-                code = check_age(ob, since_us, until_us, inbox_retention_us, deadline_us, err);
+        if (!again->begun)
+                code = fix_range(ob, again, deadline_us, err);
+        if (code == SEMEL_OK && !again->begun)
+                code = check_age(ob, again, deadline_us, err);
         if (code == SEMEL_OK)
                 code = start(ob, 4, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        set_range(ob, since_us, until_us);
+        again->begun = true;
+        set_range(ob, again);
         pg_params_number(&ob->params[0], 2, PG_INT8, LIMIT_OUTBOX_PRUNE_ROWS);
         pg_params_text(&ob->params[0], 3, span_str(who));
         return count_rows(ob, OQ_REPUBLISH, true, deadline_us, ret_rows, err);

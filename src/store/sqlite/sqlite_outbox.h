@@ -157,8 +157,7 @@ semel_code sqlite_outbox_retry(struct outbox_session *s, int64_t id, const char 
                                int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const char *who,
                                  const char *reason, int64_t deadline_us, semel_error *err);
-semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, int64_t until_us,
-                                   int64_t inbox_retention_us, const char *who,
+semel_code sqlite_outbox_republish(struct outbox_session *s, struct outbox_again *again, const char *who,
                                    int64_t deadline_us, int64_t *ret_rows, semel_error *err);
 
 /* -- sqlite_outbox_map.c -- */

@@ -427,26 +427,28 @@ semel_code sqlite_outbox_discard(struct outbox_session *s, int64_t id, const cha
         return outbox_end(o, code, err);
 }
 
-static sqlite3_stmt *range_stmt(struct sqlite_outbox *o, enum outbox_sql which, int64_t since_us,
-                                int64_t until_us, int64_t third)
+static sqlite3_stmt *range_stmt(struct sqlite_outbox *o, enum outbox_sql which,
+                                const struct outbox_again *again, int64_t third)
 {
         sqlite3_stmt *stmt = outbox_stmt(o, which);
         if (!stmt)
                 return NULL;
-        (void)sqlite3_bind_int64(stmt, 1, since_us);
-        (void)sqlite3_bind_int64(stmt, 2, until_us);
+        (void)sqlite3_bind_int64(stmt, 1, again->since_us);
+        (void)sqlite3_bind_int64(stmt, 2, again->until_us);
         (void)sqlite3_bind_int64(stmt, 3, third);
         return stmt;
 }
 
 /* C10: what a consumer's inbox has forgotten, it would apply again. */
-static semel_code refuse_old(struct sqlite_outbox *o, int64_t since_us, int64_t until_us,
-                             int64_t retention_us, semel_error *err)
+static semel_code refuse_old(struct sqlite_outbox *o, const struct outbox_again *again,
+                             semel_error *err)
 {
-        if (retention_us < 0)
+        if (again->retention_us < 0)
                 return SEMEL_OK;
-        sqlite3_stmt *stmt = range_stmt(o, OUTBOX_SQL_REPUBLISH_OLD, since_us, until_us,
-                                        now_us(o) - retention_us);
+        int64_t remembered_us = now_us(o) - again->retention_us;
+        sqlite3_stmt *stmt = range_stmt(o, OUTBOX_SQL_REPUBLISH_OLD, again, remembered_us);
+        if (stmt)
+                (void)sqlite3_bind_int64(stmt, 4, remembered_us + lag_us(o));
         if (!stmt || sqlite3_step(stmt) != SQLITE_ROW) {
                 semel_code code = outbox_error(o, err);
                 (void)sqlite3_reset(stmt);
@@ -457,27 +459,41 @@ static semel_code refuse_old(struct sqlite_outbox *o, int64_t since_us, int64_t 
         if (old == 0)
                 return SEMEL_OK;
         return err_set(err, SEMEL_ERR_REFUSED,
-                       "%lld of these rows were published longer ago than the %lld s for which "
+                       "%lld of these rows were made or published longer ago than the %lld s for which "
                        "consumers remember events: they would apply them again",
-                       (long long)old, (long long)(retention_us / SECOND));
+                       (long long)old, (long long)(again->retention_us / SECOND));
 }
 
-semel_code sqlite_outbox_republish(struct outbox_session *s, int64_t since_us, int64_t until_us,
-                                   int64_t inbox_retention_us, const char *who,
-                                   int64_t deadline_us, int64_t *ret_rows, semel_error *err)
+/* Once a command, in its first transaction: from here on no other row comes into the range. */
+static semel_code begin_again(struct sqlite_outbox *o, struct outbox_again *again, semel_error *err)
+{
+        struct outbox_again fixed = *again;
+        if (again->begun)
+                return SEMEL_OK;
+        fixed.since_us -= lag_us(o);
+        fixed.until_us -= lag_us(o);
+        if (fixed.until_us > now_us(o))
+                fixed.until_us = now_us(o);
+        fixed.begun = true;
+        semel_code code = refuse_old(o, &fixed, err);
+        if (code == SEMEL_OK)
+                *again = fixed;
+        return code;
+}
+
+semel_code sqlite_outbox_republish(struct outbox_session *s, struct outbox_again *again,
+                                   const char *who, int64_t deadline_us, int64_t *ret_rows,
+                                   semel_error *err)
 {
         struct sqlite_outbox *o = outbox_of(s);
         int64_t rows = 0;
         semel_code code = begin(o, deadline_us, err);
         if (code != SEMEL_OK)
                 return code;
-        since_us -= lag_us(o);
-        until_us -= lag_us(o);
-        code = refuse_old(o, since_us, until_us, inbox_retention_us, err);
+        code = begin_again(o, again, err);
         if (code == SEMEL_OK)
-                code = run(o, range_stmt(o, OUTBOX_SQL_REPUBLISH, since_us, until_us,
-                                         LIMIT_OUTBOX_PRUNE_ROWS),
-                           &rows, err);
+                code = run(o, range_stmt(o, OUTBOX_SQL_REPUBLISH, again, LIMIT_OUTBOX_PRUNE_ROWS), &rows,
+                           err);
         if (code == SEMEL_OK && rows > 0)
                 code = audit(o,
                              &(struct audit){.verb = "republish",
