@@ -156,13 +156,14 @@ static int outbox_dead_run(const struct options *o)
 static int64_t id_argument(const struct options *o)
 {
         const char *text = o->positional_count == 1 ? o->positional[0] : "";
-        size_t n = strspn(text, "0123456789");
         int64_t id = 0;
-        if (n == 0 || n > 18 || text[n])
-                return 0;
-        for (size_t i = 0; i < n; i++)
-                id = id * 10 + (text[i] - '0');
-        return id;
+        for (; *text >= '0' && *text <= '9'; text++) {
+                int digit = *text - '0';
+                if (id > (INT64_MAX - digit) / 10)
+                        return 0;
+                id = id * 10 + digit;
+        }
+        return *text ? 0 : id;
 }
 
 /* Rows done so far, on stderr, about once a second. */
@@ -441,7 +442,8 @@ static const struct subcommand outbox_commands[] = {
         {.name = "dead",
          .usage = "list [--json]",
          .summary = "the rows that the relay gave up, and why",
-         .text = "A row is DEAD when the broker refuses it for good, or after --attempts-max tries.\n",
+         .text = "A row is DEAD when the broker refuses it for good, or after --attempts-max tries.\n"
+                 "--json: \"id\" is a string: it may have more digits than a JSON number keeps.\n",
          .examples = "semel outbox dead list\n"
                      "semel outbox dead list --json | jq -r .id\n",
          .exits = outbox_exits,

@@ -121,6 +121,15 @@ static void json_seconds(struct json_out *js, const char *name, int64_t us)
         json_plain(js, name, us < 0 ? "null" : text);
 }
 
+/* A string, always: where a row's number is a hash, readers that take numbers for doubles would
+ * lose its last digits. */
+static void json_id(struct json_out *js, const char *name, int64_t id)
+{
+        char text[24];
+        (void)snprintf(text, sizeof text, "%lld", (long long)id);
+        json_text(js, name, text);
+}
+
 static void json_counts(FILE *out, const struct outbox_stats *stats)
 {
         struct json_out js;
@@ -181,7 +190,7 @@ void outbox_print_status_json(FILE *out, const struct outbox_status *st)
                 json_begin(&js, out);
                 json_text(&js, "kind", "blocked");
                 json_bytes(&js, "key", b->key.p ? (const void *)b->key.p : "", b->key.n);
-                json_number(&js, "row", b->id);
+                json_id(&js, "row", b->id);
                 json_number(&js, "slot", b->slot);
                 json_bool(&js, "dead", b->dead);
                 json_seconds(&js, "next_try_s", b->dead ? -1 : b->wait_us);
@@ -218,7 +227,7 @@ void outbox_print_dead_json(FILE *out, const struct outbox_listed *row)
         struct json_out js;
         event_id_format(row->event_id, event_id);
         json_begin(&js, out);
-        json_number(&js, "id", row->id);
+        json_id(&js, "id", row->id);
         json_text(&js, "event_id", event_id);
         json_text(&js, "state", outbox_state_name(row->state));
         json_bytes(&js, "topic", row->topic.p ? (const void *)row->topic.p : "", row->topic.n);

@@ -94,11 +94,11 @@ def test_status_counts_ages_and_names_the_row_that_blocks(outbox):
     counts = {(c['state'], c['topic']): c['rows'] for c in outbox.status('count')}
     assert counts == {('PENDING', 'orders'): 4, ('PENDING', 'bills'): 1, ('DEAD', 'orders'): 1}
     (blocked,) = outbox.status('blocked')
-    assert (blocked['key'], blocked['row'], blocked['dead']) == ('slow', late, False)
+    assert (blocked['key'], blocked['row'], blocked['dead']) == ('slow', str(late), False)
     assert 30 < blocked['next_try_s'] <= 100
     both = outbox.status('blocked', '--on-dead', 'block')
-    assert {(b['key'], b['row'], b['dead']) for b in both} == {('slow', late, False),
-                                                               ('bad', dead, True)}
+    assert {(b['key'], b['row'], b['dead']) for b in both} == {('slow', str(late), False),
+                                                               ('bad', str(dead), True)}
     text = outbox.ok('status', '--on-dead', 'block').stdout
     assert 'never: it is DEAD' in text and 'slow' in text
 
@@ -111,7 +111,7 @@ def test_dead_list_retry_and_discard(outbox):
     pending = outbox.add()
     rows = outbox.json('dead', 'list')
     assert [(r['id'], r['key'], r['attempts'], r['why']) for r in rows][1:] == [
-        (b, None, 1, 'too large'), (c, 'c', 1, 'too large')]
+        (str(b), None, 1, 'too large'), (str(c), 'c', 1, 'too large')]
     text = outbox.ok('dead', 'list').stdout
     assert 'topic "x" is unknown' in text and '\x1b' not in text
 
@@ -130,6 +130,79 @@ def test_dead_list_retry_and_discard(outbox):
     assert {(verb, who) for verb, who, _, _ in outbox.audit()} == {
         ('retry', 'ada'), ('discard', 'bob'), ('retry', 'eve')}
     assert 'test data' in [reason for _, _, reason, _ in outbox.audit()]
+
+
+def test_a_row_of_any_number_can_be_named(outbox):
+    odd, last = 2 ** 53 + 1, 2 ** 63 - 1
+    for row in (odd, last):
+        outbox.add(key=str(row), status='DEAD', attempts=1, row=row)
+    rows = outbox.json('dead', 'list')
+    assert [r['id'] for r in rows] == [str(odd), str(last)]  # a number of JSON has 53 bits for many readers
+    blocked = outbox.status('blocked', '--on-dead', 'block')
+    assert {b['row'] for b in blocked} == {str(odd), str(last)}
+    outbox.ok('retry', str(last))
+    outbox.ok('discard', str(odd), '--reason', 'r')
+    assert outbox.states() == {last: 'PENDING'}
+    for none in (2 ** 63, 2 ** 64 + odd, '9' * 40):
+        assert outbox.run('retry', str(none)).returncode == 64
+
+
+def test_a_dead_row_without_an_order_is_named_by_its_hash(build, pg_store_url):
+    outbox = Outbox(Store(build, pg_store_url))
+    outbox.store.sql(None, '''CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text NOT NULL,
+                              aggregateid text NOT NULL, type text NOT NULL, payload jsonb)''')
+    mapping = ['--preset', 'debezium', '--unordered']
+    r = subprocess.run([build.semel, 'migrate', '--for-table', 'outbox', *mapping, '--db', pg_store_url],
+                       text=True, capture_output=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    for sql in re.sub('--.*', '', r.stdout).split(';'):
+        if sql.strip():
+            outbox.store.sql(None, sql.replace('CONCURRENTLY', ''))
+    outbox.store.sql(None, '''INSERT INTO outbox (id, aggregatetype, aggregateid, type, status, attempts)
+                              SELECT md5(i::text)::uuid, 'order', i, 'T', 'DEAD', 1
+                              FROM generate_series(1, 6) i''')
+    ids = [r['id'] for r in outbox.json('dead', 'list', *mapping)]
+    assert len(ids) == 6 and any(len(i) == 19 for i in ids)
+    for one in ids[:3]:
+        outbox.ok('retry', one, *mapping)
+    for one in ids[3:]:
+        outbox.ok('discard', one, '--reason', 'r', *mapping)
+    assert outbox.store.sql(None, 'SELECT status, count(*) FROM outbox GROUP BY 1') == [('PENDING', 3)]
+    outbox.store.sql(None, '''UPDATE outbox SET status = 'PUBLISHED', published_at = clock_timestamp() -
+                              interval '1 min', created_at = clock_timestamp() - interval '3 h' ''')
+    again = ['republish', '--since', '2h', *mapping, '--inbox-retention']
+    assert outbox.run(*again, '1h').returncode == 65
+    assert outbox.json(*again, '4h') == [{'rows': 3}]
+
+
+@pytest.mark.parametrize('created', ['none', 'unreadable', 'known'])
+def test_a_row_that_does_not_say_when_it_was_made_is_of_no_age(build, sqlite_url, created):
+    outbox = Outbox(Store(build, sqlite_url))
+    outbox.ok('status')
+    column = '' if created == 'none' else ', created_at'
+    outbox.store.sql(f'''CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid TEXT,
+                         type TEXT, payload TEXT, status TEXT, attempts INTEGER, next_attempt_at INTEGER,
+                         last_error TEXT, published_at INTEGER{column})''', None)
+    value = {'none': '', 'unreadable': ", 'in spring'", 'known': ", datetime('now', '-3 hours')"}[created]
+    for status in ('PENDING', 'DEAD'):
+        outbox.store.sql(f'''INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, status,
+                             attempts{column}) VALUES ('{status}', 'order', '7', 'T', '{{}}', '{status}',
+                             1{value})''', None)
+    mapping = ['--preset', 'debezium']
+    st = outbox.status('outbox', *mapping)
+    (dead,) = outbox.json('dead', 'list', *mapping)
+    texts = [outbox.ok(*args, *mapping).stdout for args in (['status'], ['dead', 'list'])]
+    assert (st['pending'], st['dead']) == (1, 1)
+    if created == 'known':
+        assert 3 * 3600 <= st['oldest_pending_s'] < 4 * 3600 and dead['created'] is not None
+        assert all('3 h' in t for t in texts)
+    else:
+        assert (st['oldest_pending_s'], dead['created']) == (None, None)
+        assert all('unknown' in t for t in texts)
+    outbox.store.sql(f'''UPDATE outbox SET status = 'PUBLISHED', published_at =
+                         {int((time.time() - 60) * 1e6)} WHERE status = 'DEAD' ''', None)
+    r = outbox.run('republish', '--since', '2h', '--inbox-retention', '1h', *mapping)
+    assert r.returncode == (65 if created == 'known' else 0), r.stderr
 
 
 def test_retry_all_goes_over_more_than_one_transaction(outbox):
