@@ -147,7 +147,7 @@ def test_a_row_of_any_number_can_be_named(outbox):
         assert outbox.run('retry', str(none)).returncode == 64
 
 
-def test_a_dead_row_without_an_order_is_named_by_its_hash(build, pg_store_url):
+def test_a_dead_row_without_an_order_is_named_by_its_hash(build, pg, pg_db, pg_store_url):
     outbox = Outbox(Store(build, pg_store_url))
     outbox.store.sql(None, '''CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text NOT NULL,
                               aggregateid text NOT NULL, type text NOT NULL, payload jsonb)''')
@@ -155,9 +155,7 @@ def test_a_dead_row_without_an_order_is_named_by_its_hash(build, pg_store_url):
     r = subprocess.run([build.semel, 'migrate', '--for-table', 'outbox', *mapping, '--db', pg_store_url],
                        text=True, capture_output=True, timeout=60)
     assert r.returncode == 0, r.stderr
-    for sql in re.sub('--.*', '', r.stdout).split(';'):
-        if sql.strip():
-            outbox.store.sql(None, sql.replace('CONCURRENTLY', ''))
+    pg.psql(pg_db, r.stdout)
     outbox.store.sql(None, '''INSERT INTO outbox (id, aggregatetype, aggregateid, type, status, attempts)
                               SELECT md5(i::text)::uuid, 'order', i, 'T', 'DEAD', 1
                               FROM generate_series(1, 6) i''')
