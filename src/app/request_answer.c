@@ -119,8 +119,10 @@ static bool answer_decode(struct answer *a, struct span blob)
 /* Send the head, the body and the end. */
 static void answer_whole(struct request *r, struct answer *a, int status, struct span body)
 {
-        if (!r->ex)
+        if (!r->ex) { /* who left while the store was asked */
+                r->stage = REQUEST_OVER;
                 return;
+        }
         if (!http_reply_head(r->ex, status, a->reason, a->hs, a->n, (int64_t)body.n, false) ||
             !http_reply_body(r->ex, body)) {
                 r->stage = REQUEST_OVER; /* `gone` follows, and finds nothing left to do */

@@ -83,7 +83,8 @@ void request_unwait(struct request *r)
 static void busy(struct request *r, int64_t held_us, int64_t left_us)
 {
         int64_t now_us = loop_now_us(r->w->loop);
-        if (now_us < r->wait_until_us && !atomic_load(&r->w->gw->draining) && wait_enter(r)) {
+        bool may_wait = r->ex && now_us < r->wait_until_us && !atomic_load(&r->w->gw->draining);
+        if (may_wait && wait_enter(r)) {
                 int64_t pause_us = r->pause_us ? r->pause_us : PAUSE_FIRST_US;
                 r->pause_us = pause_us * 2 < PAUSE_MAX_US ? pause_us * 2 : PAUSE_MAX_US;
                 if (pause_us > r->wait_until_us - now_us)

@@ -4,6 +4,7 @@ effect happened, what the first caller heard, and what the next retry hears.
 
 Each cell asserts that its fault struck unfinished work.  Under hold the effect happens at most
 once; with an upstream that dedupes it happens exactly once, when the client has retried."""
+import contextlib
 import socket
 import sqlite3
 import threading
@@ -71,6 +72,15 @@ IN_THE_REQUEST = {cell for cell in CELLS if 'the request' in cell}
 def time_for(cell):
     """Only who hangs is not waited for: all others answer in time on a loaded machine too."""
     return ('--upstream-timeout', '1s') if cell.startswith('hangs') else ()
+
+
+@contextlib.contextmanager
+def locked(sqlite_url):
+    """Somebody else writes to the database."""
+    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix('sqlite:'), isolation_level=None)) as db:
+        db.execute('BEGIN IMMEDIATE')
+        yield
+        db.execute('ROLLBACK')
 
 
 def hung(upstream, executed, key='k'):
@@ -194,17 +204,55 @@ def test_h68_a_client_that_leaves_while_its_claim_waits(start, sqlite_url, dedup
     """The store is locked by somebody else; the claim lands when nobody waits for it any more."""
     upstream, gateway = start(dedupes, sqlite_url)
     assert gateway.post('other').status == 201
-    db = sqlite3.connect(sqlite_url.removeprefix('sqlite:'), isolation_level=None)
-    db.execute('BEGIN IMMEDIATE')
-    with gateway.leaving('k', SMALL):
-        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the claim to wait')
-    wait_until(lambda: gateway.outcome('gone') + gateway.metric('semel_gateway_store_queue') >= 1)
-    db.execute('ROLLBACK')
-    db.close()
+    with locked(sqlite_url):
+        with gateway.leaving('k', SMALL):
+            wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the claim to wait')
+        wait_until(lambda: gateway.outcome('gone') + gateway.metric('semel_gateway_store_queue') >= 1)
     gateway.wait_quiet()
     assert upstream.effects['k'] == 0, 'sent for nobody'
     again = gateway.post('k', SMALL)
     assert again.status == 201 and upstream.effects['k'] == 1
+
+
+LARGE = up.answers(b'HTTP/1.1 201 Created\r\nContent-Length: 100000\r\n\r\n' + b'l' * 100000, executes=True)
+
+
+@pytest.mark.parametrize('how', ['closes', 'half closes'])
+def test_h68_a_client_that_leaves_while_its_claim_waits_for_a_kept_reply(start, sqlite_url, how):
+    """Nobody is left to take the reply, which is too large to be answered from memory: the request ends."""
+    upstream, gateway = start(False, sqlite_url)
+    upstream.plan.append(LARGE)
+    assert gateway.post('k', SMALL).status == 201
+    with locked(sqlite_url), gateway.leaving('k', SMALL) as client:
+        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the claim to wait')
+        if how == 'closes':
+            client.close()
+        else:
+            client.shutdown(socket.SHUT_WR)
+        wait_until(lambda: gateway.metric('semel_gateway_connections') == 0, what='the client to be missed')
+    gateway.wait_quiet()
+    assert gateway.outcome('replayed') == 1, 'the claim did not land'
+    assert gateway.metric('semel_gateway_buffered_bytes') == 0
+    assert gateway.process.terminate(10) == 0
+
+
+def test_h68_a_client_that_leaves_while_its_claim_waits_is_no_waiter(start, sqlite_url):
+    """It would have waited for the one that runs, whose claim went to the store just before its own."""
+    upstream, gateway = start(False, sqlite_url)
+    upstream.plan.append(up.hangs(True))
+    with locked(sqlite_url):
+        first = gateway.background('k', SMALL)
+        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the first claim to wait')
+        with gateway.leaving('k', SMALL, b'Prefer: wait=30\r\n'):
+            wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 2, what='the second one to wait')
+        wait_until(lambda: gateway.metric('semel_gateway_connections') == 1, what='the client to be missed')
+    wait_until(lambda: gateway.metric('semel_gateway_requests') == 1, what='who left to be over')
+    assert gateway.outcome('in_flight') == 1 and gateway.metric('semel_gateway_waiters') == 0
+    assert upstream.effects['k'] == 1 and not first.done()
+    upstream.release.set()
+    assert first.result(20).status == 201
+    gateway.wait_quiet()
+    assert gateway.process.terminate(10) == 0
 
 
 @pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])

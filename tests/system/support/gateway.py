@@ -55,11 +55,11 @@ class Gateway:
         return future
 
     @contextlib.contextmanager
-    def leaving(self, key, body=b'x=1'):
+    def leaving(self, key, body=b'x=1', fields=b''):
         """A client that sends a request, and is gone without its reply when the block ends; its socket."""
         with socket.create_connection(('127.0.0.1', self.port)) as s:
-            s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: %s\r\n'
-                      b'Content-Length: %d\r\n\r\n%s' % (key.encode(), len(body), body))
+            s.sendall(b'POST /orders HTTP/1.1\r\nHost: shop.test\r\nIdempotency-Key: %s\r\n%s'
+                      b'Content-Length: %d\r\n\r\n%s' % (key.encode(), fields, len(body), body))
             yield s
 
     def raw(self, data, timeout=20, half_close=False):
