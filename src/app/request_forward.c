@@ -18,6 +18,7 @@ static void record_done(struct store_op *op);
 
 static void record_submit(struct request *r)
 {
+        deadline_clear(&r->timeout); /* of the call, or of the next try: this is it */
         store_op_release(&r->op);
         store_op_init(&r->op, STORE_WRITE);
         r->op.in.write.write = (struct command_write){.kind = r->write_kind,
@@ -50,7 +51,6 @@ void request_record(struct request *r, enum command_write_kind kind, enum reques
         r->stage = REQUEST_RECORD;
         r->write_kind = kind;
         r->tell = tell_what;
-        deadline_clear(&r->timeout);
         r->record_until_us = loop_now_us(r->w->loop) + RECORD_CALL_US;
         if (must_be_written(r) && r->deadline_us > r->record_until_us)
                 r->record_until_us = r->deadline_us;
@@ -199,11 +199,18 @@ static void conclude(struct request *r, enum command_write_kind kind, enum reque
         }
 }
 
-static void call_failed(struct request *r, enum problem_kind problem)
+/* The call has ended, and its time with it.  While a record is made, the deadline is the record's. */
+static void call_over(struct request *r)
 {
         r->call_busy = false;
+        if (r->stage != REQUEST_RECORD)
+                deadline_clear(&r->timeout);
+}
+
+static void call_failed(struct request *r, enum problem_kind problem)
+{
+        call_over(r);
         request_asked(r);
-        deadline_clear(&r->timeout);
         if (r->stage == REQUEST_STREAM) { /* recorded already: it ran, its reply was cut */
                 stream_end(r, false);
                 return;
@@ -440,9 +447,8 @@ static void on_end(struct upstream_call *call)
 {
         struct request *r = call->app;
         request_enter(r);
-        r->call_busy = false;
+        call_over(r);
         r->reply_whole = true;
-        deadline_clear(&r->timeout);
         r->upstream_us = loop_now_us(r->w->loop) - r->dispatched_us;
         metrics_observe(&r->w->gw->metrics, HISTOGRAM_UPSTREAM, r->upstream_us);
         if (r->stage == REQUEST_STREAM)

@@ -5,8 +5,8 @@ effect happened, what the first caller heard, and what the next retry hears.
 Each cell asserts that its fault struck unfinished work.  Under hold the effect happens at most
 once; with an upstream that dedupes it happens exactly once, when the client has retried."""
 import contextlib
+import http.client
 import socket
-import sqlite3
 import threading
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from ports import free_port
 from support import upstream as up
 from support.gateway import Gateway
+from support.sqlite import locked, no_record
 from support.upstream import REPLY, Upstream
 from support.wait import answered, wait_until
 
@@ -72,15 +73,6 @@ IN_THE_REQUEST = {cell for cell in CELLS if 'the request' in cell}
 def time_for(cell):
     """Only who hangs is not waited for: all others answer in time on a loaded machine too."""
     return ('--upstream-timeout', '1s') if cell.startswith('hangs') else ()
-
-
-@contextlib.contextmanager
-def locked(sqlite_url):
-    """Somebody else writes to the database."""
-    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix('sqlite:'), isolation_level=None)) as db:
-        db.execute('BEGIN IMMEDIATE')
-        yield
-        db.execute('ROLLBACK')
 
 
 def hung(upstream, executed, key='k'):
@@ -488,6 +480,35 @@ def test_h62_the_store_comes_back_before_the_claim_is_over(procs, build, pg_own,
     assert (first.status, first.header('Semel-Warning')) == (201, None)
     assert gateway.post('k').replayed and upstream.effects['k'] == 1
     upstream.close()
+
+
+def test_h62_the_upstream_resets_while_the_record_of_its_stream_pauses(start, sqlite_url):
+    """The head of a stream came, and cannot be recorded now: it is tried again, whatever the upstream does
+    meanwhile, and the client does not wait for ever."""
+    upstream, gateway = start(False, sqlite_url)
+    failed = threading.Event()
+
+    def streams(u, conn, request):
+        u.execute(request)
+        conn.sendall(b'HTTP/1.1 201 Created\r\nContent-Type: text/event-stream\r\n\r\n')
+        assert failed.wait(30)
+        up.reset(conn)
+        return False
+    upstream.plan.append(up.when(upstream.release, streams))
+    call = gateway.background('k')
+    assert upstream.reached.wait(20)
+    with no_record(sqlite_url):
+        with locked(sqlite_url):
+            upstream.release.set()
+            wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the record')
+        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 0, what='the record to fail')
+        failed.set()
+        wait_until(lambda: upstream.connections[0].fileno() == -1, what='the reset')
+        assert gateway.request('GET', '/').status == 200 and not call.done()  # its loop has turned
+    with pytest.raises((http.client.HTTPException, ConnectionError)):  # it is cut
+        call.result(20)
+    again = gateway.post('k')
+    assert (again.status, again.problem) == (409, 'reply-not-kept') and upstream.effects['k'] == 1
 
 
 @pytest.mark.parametrize('dedupes', [False, True], ids=['hold', 'dedupes'])

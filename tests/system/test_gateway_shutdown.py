@@ -13,6 +13,7 @@ import pytest
 from support import upstream as up
 from support.gateway import Gateway
 from support.process import PID_1, pid_1_below
+from support.sqlite import locked, no_record
 from support.upstream import Forever
 from support.wait import wait_until
 
@@ -228,6 +229,26 @@ def test_a_reply_that_cannot_be_kept_is_told_at_the_cut(broken_store, upstream):
     wait_until(lambda: server.popen.poll() is not None)
     code, took = end_of(gateway, 20)
     assert code == 75 and 2 <= took < 6, (code, took)
+    first = call.result(10)
+    assert (first.status, first.header('Semel-Warning')) == (201, 'reply-not-recorded')
+    assert first.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
+
+
+def test_a_record_that_pauses_at_the_cut_is_tried_once_more(start, sqlite_url, upstream):
+    """It was to be tried again in a moment anyway; at the cut the database is locked, so that this one try is
+    all there is.  The client has its reply all the same, and the process its exit code."""
+    gateway = start(sqlite_url, '--shutdown-deadline', '0s')
+    upstream.plan.append(up.hangs(True))
+    call = gateway.background('k')
+    wait_until(lambda: upstream.effects['k'] == 1)
+    with no_record(sqlite_url):
+        with locked(sqlite_url):
+            upstream.release.set()
+            wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the record')
+        wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 0, what='the record to fail')
+        with locked(sqlite_url):
+            assert not call.done()
+            assert gateway.process.terminate() == 75
     first = call.result(10)
     assert (first.status, first.header('Semel-Warning')) == (201, 'reply-not-recorded')
     assert first.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
