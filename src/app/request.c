@@ -453,7 +453,7 @@ static void on_gone(void *arg, struct http_exchange *ex)
                 r->stage = REQUEST_OVER;
                 break;
         case REQUEST_WAIT:
-                if (!r->holding) {
+                if (request_waits_for_another(r)) {
                         request_set_outcome(r, OUTCOME_GONE);
                         r->stage = REQUEST_OVER;
                 }
@@ -497,7 +497,7 @@ const struct http_handler request_handler = {
 void request_drain(struct request *r)
 {
         request_enter(r);
-        if (r->stage == REQUEST_WAIT && !r->holding)
+        if (request_waits_for_another(r))
                 request_wait_over(r); /* with an answer, instead of to the deadline */
         request_leave(r);
 }
@@ -521,7 +521,7 @@ void request_cut(struct request *r)
                 request_upstream_cut(r);
                 break;
         case REQUEST_WAIT:
-                if (r->holding) {
+                if (!request_waits_for_another(r)) {
                         request_upstream_cut(r);
                         break;
                 }

@@ -158,6 +158,9 @@ void request_spares_free(struct worker *w);
 
 void request_claim(struct request *r);
 void request_wait_over(struct request *r); /* look again: a duplicate ended, or time passed */
+/* Does it wait for another one that has its key?  Else, in REQUEST_WAIT, it has been sent, claimed or not, and
+ * is to be sent again. */
+bool request_waits_for_another(const struct request *r);
 /* The list of those who wait for this id, and perhaps for others. */
 struct request **request_waiting(struct worker *w, const struct command_id *id);
 /* Stop being a waiter. */

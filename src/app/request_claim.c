@@ -97,13 +97,18 @@ static void busy(struct request *r, int64_t held_us, int64_t left_us)
         answer_problem(r, PROBLEM_IN_FLIGHT, "", retry_after_s(held_us, left_us));
 }
 
+bool request_waits_for_another(const struct request *r)
+{
+        return r->stage == REQUEST_WAIT && !r->maybe_executed;
+}
+
 void request_wait_over(struct request *r)
 {
         deadline_clear(&r->timeout);
-        if (r->holding)
-                request_forward(r);
-        else
+        if (request_waits_for_another(r))
                 request_claim(r);
+        else
+                request_forward(r);
 }
 
 /* -- answers ------------------------------------------------------------------------------------------ */

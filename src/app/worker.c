@@ -24,8 +24,7 @@ static void look_again_at(struct request *list, const struct command_id *id)
 {
         for (struct request *r = list, *next; r; r = next) {
                 next = r->wait_next;
-                if (r->stage != REQUEST_WAIT || r->holding ||
-                    (id && !command_id_eq(id, &r->claim.id)))
+                if (!request_waits_for_another(r) || (id && !command_id_eq(id, &r->claim.id)))
                         continue;
                 request_enter(r);
                 request_wait_over(r);

@@ -14,7 +14,7 @@ import pytest
 from ports import free_port
 from support import upstream as up
 from support.gateway import Gateway
-from support.sqlite import locked, no_record
+from support.sqlite import locked, refused
 from support.upstream import REPLY, Upstream
 from support.wait import answered, wait_until
 
@@ -497,7 +497,7 @@ def test_h62_the_upstream_resets_while_the_record_of_its_stream_pauses(start, sq
     upstream.plan.append(up.when(upstream.release, streams))
     call = gateway.background('k')
     assert upstream.reached.wait(20)
-    with no_record(sqlite_url):
+    with refused(sqlite_url, 'UPDATE'):
         with locked(sqlite_url):
             upstream.release.set()
             wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the record')

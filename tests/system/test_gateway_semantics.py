@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the gateway promises to clients: outcomes, replays, keys, principals, fingerprints."""
+import contextlib
 import gzip
 import json
 import socket
@@ -8,6 +9,7 @@ import pytest
 
 from support import upstream as up
 from support.gateway import Gateway
+from support.sqlite import refused
 from support.wait import wait_until
 
 
@@ -355,6 +357,25 @@ def test_h70_store_down_closed_and_open(procs, build, pg_own, semel, upstream, t
     pg_own.start()
     assert wait_until(lambda: (r := gateway.post('j')).status == 201 and r)
     assert gateway.post('k').replayed
+
+
+def test_h70_what_passed_unprotected_does_not_claim_when_it_is_sent_again(start_gateway, upstream, sqlite_url):
+    """An upstream that dedupes still runs it, and the store is back before it is asked again."""
+    upstream.dedupes = True
+    gateway = start_gateway('--idempotent', config='policy: {store_down: open}\n')
+    with contextlib.ExitStack() as down:
+        def still_running(u, conn, request):
+            down.close()
+            wait_until(lambda: gateway.post('other').replayed, what='the gateway to have its store again')
+            return up.says_running_once(u, conn, request)
+        upstream.plan.append(still_running)
+        down.enter_context(refused(sqlite_url, 'INSERT'))
+        first = gateway.post('k')
+    assert first.status == 201 and upstream.struck == 1
+    assert gateway.metric('semel_gateway_failed_open_total') == 1
+    again = gateway.post('k')  # nobody holds the key
+    assert (again.status, again.replayed, again.body) == (201, False, first.body)
+    assert gateway.post('k').replayed and upstream.effects['k'] == 1
 
 
 def test_config_check_names_line_and_column(semel, tmp):

@@ -13,7 +13,7 @@ import pytest
 from support import upstream as up
 from support.gateway import Gateway
 from support.process import PID_1, pid_1_below
-from support.sqlite import locked, no_record
+from support.sqlite import locked, refused
 from support.upstream import Forever
 from support.wait import wait_until
 
@@ -241,7 +241,7 @@ def test_a_record_that_pauses_at_the_cut_is_tried_once_more(start, sqlite_url, u
     upstream.plan.append(up.hangs(True))
     call = gateway.background('k')
     wait_until(lambda: upstream.effects['k'] == 1)
-    with no_record(sqlite_url):
+    with refused(sqlite_url, 'UPDATE'):
         with locked(sqlite_url):
             upstream.release.set()
             wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 1, what='the record')

@@ -20,9 +20,10 @@ def locked(url):
 
 
 @contextlib.contextmanager
-def no_record(url):
-    """What runs cannot be ended: each try fails, and at once."""
+def refused(url, what):
+    """Each INSERT (it claims), or each UPDATE (it ends what was claimed), fails, and at once."""
     with opened(url) as db:
-        db.execute("CREATE TRIGGER no_record BEFORE UPDATE ON semel_command BEGIN SELECT RAISE(ABORT, 'no'); END")
-        yield
-        db.execute('DROP TRIGGER no_record')
+        db.execute(f"CREATE TRIGGER refused BEFORE {what} ON semel_command BEGIN SELECT RAISE(ABORT, 'no'); END")
+    yield
+    with opened(url) as db:
+        db.execute('DROP TRIGGER refused')
