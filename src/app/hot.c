@@ -250,6 +250,17 @@ void hot_listen(struct hot *hot, struct hot_inbox *inbox)
         pthread_mutex_unlock(&hot->lock);
 }
 
+void hot_unlisten(struct hot *hot, struct hot_inbox *inbox)
+{
+        pthread_mutex_lock(&hot->lock);
+        struct hot_inbox **at = &hot->inboxes;
+        while (*at && *at != inbox)
+                at = &(*at)->next;
+        if (*at)
+                *at = inbox->next;
+        pthread_mutex_unlock(&hot->lock);
+}
+
 void hot_inbox_waiting(struct hot *hot, struct hot_inbox *inbox, int delta)
 {
         pthread_mutex_lock(&hot->lock);

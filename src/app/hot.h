@@ -66,6 +66,8 @@ struct hot_inbox {
 };
 
 void hot_listen(struct hot *hot, struct hot_inbox *inbox);
+/* Before its memory goes: it hears no more.  One that never listened is fine. */
+void hot_unlisten(struct hot *hot, struct hot_inbox *inbox);
 void hot_inbox_waiting(struct hot *hot, struct hot_inbox *inbox, int delta);
 /* Take what has come.  Returns the count, or -1: look at all. */
 int hot_inbox_take(struct hot *hot, struct hot_inbox *inbox, struct command_id *ids /* MAX */);

@@ -373,6 +373,10 @@ static void route(struct request *r, const struct http1_head *head)
 static void on_head(void *arg, struct http_exchange *ex)
 {
         struct worker *w = arg;
+        if (atomic_load(&w->cut)) { /* what time is left is for what was begun before */
+                http_exchange_abort(ex);
+                return;
+        }
         struct request *r = request_new(w, ex);
         if (!r || !copy_head(r, ex->request)) {
                 if (r) {

@@ -260,6 +260,7 @@ void worker_free(struct worker *w)
                 loop_settle(w->loop); /* what was closed is freed before what it used */
         if (w->st)
                 w->st->vt->close(w->st); /* answers what it still has: requests end here */
+        hot_unlisten(w->gw->hot, &w->inbox); /* those of the next workers are told of */
         deadline_list_free(w->deadlines);
         loop_free(w->loop);
         message_buffers_free_kept();

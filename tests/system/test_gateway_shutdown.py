@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a gateway ends: drained, cut by its deadline, told twice, as PID 1, and while it is needed."""
+import contextlib
 import http.client
 import os
 import signal
@@ -308,6 +309,43 @@ def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store
     if work == 'duplicate waits':
         assert second.result(10).status in (409, 503)
     assert upstream.effects['k'] == 1
+
+
+def test_what_the_store_answers_last_is_told_by_several_workers(start, sqlite_url, upstream, monkeypatch):
+    """None of them can mark its requests as unknown, since the database is locked: their stores answer when
+    they are closed, one after the other.  Memory that was given back is of no use to anybody then."""
+    monkeypatch.setenv('MALLOC_PERTURB_', '85')
+    gateway = start(sqlite_url, '--workers', '4', '--shutdown-deadline', '0s')
+    upstream.plan = Forever(up.hangs(True))
+    calls = [gateway.background(f'k{i}') for i in range(12)]
+    wait_until(lambda: upstream.total() == 12)
+    with locked(sqlite_url):
+        assert gateway.process.terminate() == 75
+    assert {c.result(10).problem for c in calls} == {'upstream-unknown'}
+
+
+def test_a_request_that_comes_during_the_cut_is_not_begun(start, sqlite_url, upstream):
+    """Its head had come by half when the drain began; there is no time left for it."""
+    gateway = start(sqlite_url, '--shutdown-deadline', '0s')
+
+    def client(*lines):
+        s = socket.create_connection(('127.0.0.1', gateway.port), timeout=20)
+        s.sendall(b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: late\r\n' + b'\r\n'.join(lines))
+        return s
+    with client(b'Content-Length: 0\r\n') as late, client(b'Content-Length: 2', b'', b'x') as unsent:
+        with refused(sqlite_url, 'UPDATE'):  # the record is tried for a second after the cut
+            call = gateway.background('k')
+            wait_until(lambda: gateway.metric('semel_gateway_upstream_seconds_count') == 1)
+            upstream.plan.append(up.hangs(True))
+            gateway.process.send(signal.SIGTERM)
+            assert unsent.recv(1) == b''  # cut
+            with contextlib.suppress(ConnectionError):
+                late.sendall(b'\r\n')
+                assert late.recv(1) == b''
+            assert gateway.process.wait(20) == 75
+    first = call.result(10)
+    assert (first.status, first.header('Semel-Warning')) == (201, 'reply-not-recorded')
+    assert upstream.effects == {'k': 1} and upstream.plan
 
 
 def test_a_second_signal_ends_it_at_once(start, sqlite_url, upstream):
