@@ -249,8 +249,9 @@ def test_a_record_that_pauses_at_the_cut_is_tried_once_more(start, sqlite_url, u
         wait_until(lambda: gateway.metric('semel_gateway_store_queue') == 0, what='the record to fail')
         with locked(sqlite_url):
             assert not call.done()
-            assert gateway.process.terminate() == 75
-    first = call.result(10)
+            gateway.process.send(signal.SIGTERM)
+            first = call.result(20)
+        assert gateway.process.wait(20) == 75
     assert (first.status, first.header('Semel-Warning')) == (201, 'reply-not-recorded')
     assert first.body.startswith(b'effect 1 of k') and upstream.effects['k'] == 1
 
@@ -312,7 +313,7 @@ def test_a_drain_after_a_pause_and_a_crash_of_the_database_is_short(broken_store
 
 
 def test_what_the_store_answers_last_is_told_by_several_workers(start, sqlite_url, upstream, monkeypatch):
-    """None of them can mark its requests as unknown, since the database is locked: their stores answer when
+    """None of them can mark its requests as unknown while the database is locked: their stores answer when
     they are closed, one after the other.  Memory that was given back is of no use to anybody then."""
     monkeypatch.setenv('MALLOC_PERTURB_', '85')
     gateway = start(sqlite_url, '--workers', '4', '--shutdown-deadline', '0s')
@@ -320,8 +321,9 @@ def test_what_the_store_answers_last_is_told_by_several_workers(start, sqlite_ur
     calls = [gateway.background(f'k{i}') for i in range(12)]
     wait_until(lambda: upstream.total() == 12)
     with locked(sqlite_url):
-        assert gateway.process.terminate() == 75
-    assert {c.result(10).problem for c in calls} == {'upstream-unknown'}
+        gateway.process.send(signal.SIGTERM)
+        assert {c.result(20).problem for c in calls} == {'upstream-unknown'}
+    assert gateway.process.wait(20) == 75
 
 
 def test_a_request_that_comes_during_the_cut_is_not_begun(start, sqlite_url, upstream):
