@@ -20,8 +20,8 @@ static bool told_to_end(struct consume *c)
         return end;
 }
 
-/* A try that was nobody's fault: the letter is in RETRY again.  There is nothing else that the keeper
- * could do without the database. */
+/* A try that was nobody's fault, or none: the letter is in RETRY again.  There is nothing else that the
+ * keeper could do without the database. */
 static void give_back(struct consume *c, const struct inbox_letter *l)
 {
         struct inbox_session *s = c->keeper;
@@ -34,17 +34,23 @@ static void give_back(struct consume *c, const struct inbox_letter *l)
         }
 }
 
-/* Try it; it is DEAD from the beginning of that on, until it turns out otherwise. */
-static void apply_letter(struct consume *c, struct round *r, int64_t id,
+/* Try it; it is DEAD from the beginning of that on, until it turns out otherwise.  A take without an
+ * answer may have made it so all the same. */
+static void apply_letter(struct consume *c, struct round *r, const struct inbox_letter *listed,
                          const struct inbox_handler *handler)
 {
         struct inbox_session *s = c->keeper;
+        const int64_t id = listed->id;
         struct inbox_result ret = {.end = INBOX_DOWN};
         struct inbox_letters taken = {0};
         semel_error ignored = {0};
         bool found = false;
         if (s->vt->take(s, span_str(c->consumer), id, false, clock_boot_us() + CONSUME_ASK_US, &taken,
-                        &ignored) != SEMEL_OK || taken.n == 0) {
+                        &ignored) != SEMEL_OK) {
+                give_back(c, listed);
+                return;
+        }
+        if (taken.n == 0) {
                 inbox_letters_release(&taken);
                 return;
         }
@@ -83,10 +89,10 @@ static void post_letter(struct consume *c, struct round *r, const struct inbox_l
         switch (c->config.post(c->config.post_arg, &e, clock_boot_us() + CONSUME_ASK_US, &c->keeper_posting,
                                &why)) {
         case CONSUME_POSTED_DONE:
-                apply_letter(c, r, l->id, &c->config.handler);
+                apply_letter(c, r, l, &c->config.handler);
                 break;
         case CONSUME_POSTED_REFUSED:
-                apply_letter(c, r, l->id, &refused);
+                apply_letter(c, r, l, &refused);
                 break;
         case CONSUME_POSTED_UNKNOWN:
                 break; /* again in the next round */
@@ -110,7 +116,7 @@ static bool retry_next(struct consume *c, struct round *r)
         if (c->config.post)
                 post_letter(c, r, &letters.letter[0]);
         else
-                apply_letter(c, r, letters.letter[0].id, &c->config.handler);
+                apply_letter(c, r, &letters.letter[0], &c->config.handler);
         inbox_letters_release(&letters);
         return true;
 }

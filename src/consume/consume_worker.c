@@ -51,9 +51,10 @@ struct done {
         enum inbox_outcome outcome;
         size_t n;         /* events that are finished: their offset moves */
         size_t at;        /* EVENT_FAILED */
+        int number;       /* COUNT: of the next try; 0: it is not known */
         int64_t wait_us;  /* the database is away: at least so long */
         bool replan;      /* nothing happened that the plan should know */
-        bool taken_back;  /* the try was none */
+        bool taken_back;  /* the try was none, and is counted anew */
         char reason[LIMIT_INBOX_REASON_BYTES];
 };
 
@@ -232,14 +233,38 @@ static void apply(struct worker *w, const struct part *p, size_t n, bool counted
                                "inbox_alarm", ret.alarms, ret.alarms == 1 ? "" : "s");
 }
 
+/* Count a try.  Its number is read first, so that a write whose answer does not come can be repeated, and
+ * counts nothing a second time: it may stand, as a COMMIT does that waits for its standby (rule D2). */
+static void count_try(struct worker *w, const struct part *p, struct done *d)
+{
+        const struct inbox_event *e = &w->events[0];
+        int64_t deadline_us = clock_boot_us() + CONSUME_ASK_US;
+        semel_error err = {0};
+        int attempts = 0;
+        semel_code code = SEMEL_OK;
+        d->number = p->plan.number;
+        if (d->number == 0)
+                code = w->inbox->vt->counted(w->inbox, e, deadline_us, &attempts, &err);
+        if (code == SEMEL_OK) {
+                d->number = d->number ? d->number : attempts + 1;
+                code = w->inbox->vt->count(w->inbox, e, d->number, deadline_us, &attempts, &err);
+        }
+        if (code != SEMEL_OK) {
+                from_code(w, &err, d);
+                return;
+        }
+        from_end(w, &(struct inbox_result){.end = INBOX_DONE}, d);
+        d->at = (size_t)attempts;
+}
+
 /* A counted try that nobody's fault ended was none (rule D2).  Here, since the partition may be another's
- * before the next step.  Where it does not work the plan goes on with the try as counted. */
-static void take_back(struct worker *w, struct done *d)
+ * before the next step.  Where that has no answer it is counted again with the same number. */
+static void take_back(struct worker *w, const struct part *p, struct done *d)
 {
         semel_error ignored = {0};
-        d->taken_back = w->inbox->vt->count_back(w->inbox, &w->events[0],
-                                                 clock_boot_us() + CONSUME_CANCEL_US,
-                                                 &ignored) == SEMEL_OK;
+        (void)w->inbox->vt->count_back(w->inbox, &w->events[0], p->plan.number,
+                                       clock_boot_us() + CONSUME_CANCEL_US, &ignored);
+        d->taken_back = true;
 }
 
 /* Letters keep the headers, which batches build only when the statement wants them. */
@@ -264,7 +289,6 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
 {
         const char *fault = NULL;
         semel_error err = {0};
-        int attempts = 0;
         size_t n = batch_build(w, p, step->n, &fault);
         if (fault) { /* there is nothing to try again */
                 step->action = INBOX_BURY;
@@ -285,14 +309,7 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                         d->at++;
                 return;
         case INBOX_COUNT:
-                if (w->inbox->vt->count(w->inbox, &w->events[0],
-                                        clock_boot_us() + CONSUME_ASK_US, &attempts,
-                                        &err) != SEMEL_OK) {
-                        from_code(w, &err, d);
-                        return;
-                }
-                from_end(w, &(struct inbox_result){.end = INBOX_DONE}, d);
-                d->at = (size_t)attempts;
+                count_try(w, p, d);
                 return;
         case INBOX_BURY:
                 add_headers(w);
@@ -307,7 +324,7 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
         case INBOX_BATCH:
                 apply(w, p, n, step->action == INBOX_TRY, d);
                 if (step->action == INBOX_TRY && d->outcome == INBOX_TRY_AGAIN)
-                        take_back(w, d);
+                        take_back(w, p, d);
                 return;
         }
 }
@@ -320,6 +337,8 @@ static void learn(struct part *p, struct inbox_step step, const struct done *d)
         int64_t wait_us = d->wait_us;
         if (d->taken_back)
                 inbox_plan_taken_back(&p->plan);
+        if (d->number)
+                inbox_plan_numbered(&p->plan, d->number);
         if (!d->replan) {
                 if (step.action == INBOX_LOOK && d->outcome == INBOX_WORKED)
                         inbox_plan_looked(&p->plan, d->at);

@@ -48,6 +48,7 @@ static void go_alone(struct inbox_plan *plan)
         plan->counted = false;
         plan->dead = false;
         plan->attempts = 0;
+        plan->number = 0;
         plan->before = 0;
         plan->size = 1;
 }
@@ -58,6 +59,11 @@ void inbox_plan_looked(struct inbox_plan *plan, size_t recorded)
                 go_alone(plan);
         else
                 plan->before = recorded;
+}
+
+void inbox_plan_numbered(struct inbox_plan *plan, int number)
+{
+        plan->number = number;
 }
 
 void inbox_plan_counted(struct inbox_plan *plan, int attempts)
@@ -89,7 +95,7 @@ static void worked(struct inbox_plan *plan, struct inbox_step step)
                 __attribute__((fallthrough));
         case INBOX_BURY:
                 plan->alone = plan->counted = plan->dead = false;
-                plan->attempts = 0;
+                plan->attempts = plan->number = 0;
                 plan->size = plan->batch_max < 2 ? plan->batch_max : 2;
                 break;
         case INBOX_BATCH:
@@ -113,6 +119,7 @@ static int64_t try_failed(struct inbox_plan *plan)
                 return 0;
         }
         plan->counted = false;
+        plan->number = plan->attempts + 1;
         return retry_wait_us(WAIT_BASE_US, WAIT_MAX_US, (unsigned)plan->attempts - 1);
 }
 

@@ -54,6 +54,7 @@ struct inbox_plan {
         bool counted;    /* and this try is counted already */
         bool dead;       /* and it is to be buried */
         int attempts;    /* tries of it that were counted */
+        int number;      /* which try COUNT writes down, however often until it is answered; 0: to be asked */
         unsigned losses; /* connections lost in a row */
         unsigned waits;  /* steps in a row that were nobody's fault */
 };
@@ -71,10 +72,14 @@ struct inbox_step inbox_plan_next(const struct inbox_plan *plan, size_t availabl
 /* LOOK worked: so many events at the front are recorded. */
 void inbox_plan_looked(struct inbox_plan *plan, size_t recorded);
 
+/* COUNT has asked the database which number the next try has. */
+void inbox_plan_numbered(struct inbox_plan *plan, int number);
+
 /* COUNT worked: so many tries were counted, this one included. */
 void inbox_plan_counted(struct inbox_plan *plan, int attempts);
 
-/* It was nobody's fault that the try came to no end, and it is counted no more: the next one is anew. */
+/* It was nobody's fault that the try came to no end, and it was taken back, or nobody knows: the next one
+ * is counted anew, with the same number. */
 void inbox_plan_taken_back(struct inbox_plan *plan);
 
 /* A step of n events ended; `at` with INBOX_EVENT_FAILED.  Returns how long to wait before

@@ -131,11 +131,17 @@ struct inbox_vt {
 
         /* -- the consumer -- */
 
-        /* Count a try of this event in a committed row, before the try (rule D3). */
-        semel_code (*count)(struct inbox_session *s, const struct inbox_event *event,
+        /* How many tries of this event were counted? */
+        semel_code (*counted)(struct inbox_session *s, const struct inbox_event *event,
+                              int64_t deadline_us, int *ret_attempts, semel_error *err);
+        /* Count a try of this event, its number-th, in a committed row, before the try (rule D3).  A
+         * write without an answer may stand: it is repeated with the same number, and changes nothing
+         * then (rule D2).  *ret_attempts is larger when another has counted meanwhile. */
+        semel_code (*count)(struct inbox_session *s, const struct inbox_event *event, int number,
                             int64_t deadline_us, int *ret_attempts, semel_error *err);
-        /* Take one counted try back: what ended it was nobody's fault (rule D2). */
-        semel_code (*count_back)(struct inbox_session *s, const struct inbox_event *event,
+        /* Take the try with this number back, if it is the last that was counted: what ended it was
+         * nobody's fault (rule D2). */
+        semel_code (*count_back)(struct inbox_session *s, const struct inbox_event *event, int number,
                                  int64_t deadline_us, semel_error *err);
         /* Which of these are recorded already?  For handlers outside the database. */
         semel_code (*seen)(struct inbox_session *s, const struct inbox_event *events, size_t n,
@@ -160,7 +166,8 @@ struct inbox_vt {
          * with the new reason.  *ret_found false: somebody has decided about it meanwhile. */
         void (*retry_one)(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
                           int64_t deadline_us, bool *ret_found, struct inbox_result *ret);
-        /* The try was nobody's fault: it is again as take found it. */
+        /* The try was nobody's fault, or none, since take had no answer: it is again as it was.  May be
+         * repeated; nothing is done when take did not happen, or somebody has decided meanwhile. */
         semel_code (*untake)(struct inbox_session *s, const struct inbox_letter *was,
                              int64_t deadline_us, semel_error *err);
         /* Forget up to LIMIT_INBOX_PRUNE_ROWS events of this consumer that were processed longer

@@ -32,14 +32,25 @@ static semel_code check(struct inbox_session *s, const struct inbox_handler *han
         return SEMEL_OK;
 }
 
-static semel_code count(struct inbox_session *s, const struct inbox_event *event,
+static semel_code counted(struct inbox_session *s, const struct inbox_event *event,
+                          int64_t deadline_us, int *ret_attempts, semel_error *err)
+{
+        (void)s;
+        (void)event;
+        (void)deadline_us;
+        (void)err;
+        *ret_attempts = 0;
+        return SEMEL_OK;
+}
+
+static semel_code count(struct inbox_session *s, const struct inbox_event *event, int number,
                         int64_t deadline_us, int *ret_attempts, semel_error *err)
 {
         (void)s;
         (void)event;
         (void)deadline_us;
         (void)err;
-        *ret_attempts = 1;
+        *ret_attempts = number;
         return SEMEL_OK;
 }
 
@@ -95,6 +106,7 @@ static void nothing(struct inbox_session *s)
 
 static const struct inbox_vt vt = {.name = "hangs",
                                    .check = check,
+                                   .counted = counted,
                                    .count = count,
                                    .seen = seen,
                                    .apply = apply,

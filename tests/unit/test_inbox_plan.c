@@ -48,6 +48,15 @@ static enum inbox_outcome carry_out(struct story *t, struct inbox_step step, siz
         return commit == GOOD ? INBOX_WORKED : INBOX_COMMIT_FAILED;
 }
 
+/* Ask for the number of the try, where the plan wants to know it, and count it: `tries` are counted before. */
+static void count_try(struct inbox_plan *plan, int *tries)
+{
+        if (plan->number == 0)
+                inbox_plan_numbered(plan, *tries + 1);
+        assert_int_equal(plan->number, *tries + 1);
+        inbox_plan_counted(plan, ++*tries);
+}
+
 /* A start at which nothing is recorded. */
 static void begin(struct inbox_plan *plan)
 {
@@ -70,7 +79,7 @@ static void play(struct story *t, struct inbox_plan *plan)
                         continue;
                 }
                 if (step.action == INBOX_COUNT) {
-                        inbox_plan_counted(plan, ++t->tries[t->at]);
+                        count_try(plan, &t->tries[t->at]);
                         (void)inbox_plan_done(plan, step, INBOX_WORKED, 0);
                         continue;
                 }
@@ -140,7 +149,7 @@ static void o79_nothing_behind_a_failing_event_is_done_before_it_is_dead(void **
                 struct inbox_step step = inbox_plan_next(&plan, EVENTS - t.at);
                 size_t at = 0;
                 if (step.action == INBOX_COUNT) {
-                        inbox_plan_counted(&plan, ++t.tries[t.at]);
+                        count_try(&plan, &t.tries[t.at]);
                         (void)inbox_plan_done(&plan, step, INBOX_WORKED, 0);
                         continue;
                 }
@@ -219,6 +228,31 @@ static void d2_one_lost_connection_repeats_the_whole_batch(void **state)
         assert_int_equal(step.n, 8);
 }
 
+/* Its COMMIT may have landed: the same number again, and one is not asked for anew. */
+static void d2_a_count_without_an_answer_is_repeated_with_its_number(void **state)
+{
+        (void)state;
+        struct inbox_plan plan = fresh();
+        begin(&plan);
+        for (int number = 1; number <= ATTEMPTS; number++) {
+                struct inbox_step step = inbox_plan_next(&plan, 9);
+                assert_int_equal(step.action, INBOX_COUNT);
+                assert_int_equal(plan.number, number == 1 ? 0 : number);
+                inbox_plan_numbered(&plan, number);
+                for (int i = 0; i < 3; i++) { /* taken back, and that has no answer either */
+                        assert_int_equal(inbox_plan_next(&plan, 9).action, INBOX_COUNT);
+                        assert_int_equal(plan.number, number);
+                        inbox_plan_counted(&plan, number);
+                        (void)inbox_plan_done(&plan, step, INBOX_WORKED, 0);
+                        assert_int_equal(inbox_plan_next(&plan, 9).action, INBOX_TRY);
+                        if (i < 2)
+                                inbox_plan_taken_back(&plan);
+                }
+                (void)inbox_plan_done(&plan, inbox_plan_next(&plan, 9), INBOX_EVENT_FAILED, 0);
+        }
+        assert_int_equal(inbox_plan_next(&plan, 9).action, INBOX_BURY);
+}
+
 /* A process that the event kills: it starts anew each time, with the counts that were committed. */
 static void d3_tries_are_counted_across_crashes(void **state)
 {
@@ -228,7 +262,7 @@ static void d3_tries_are_counted_across_crashes(void **state)
                 struct inbox_plan plan = fresh();
                 begin(&plan);
                 assert_int_equal(inbox_plan_next(&plan, 5).action, INBOX_COUNT);
-                inbox_plan_counted(&plan, ++counted);
+                count_try(&plan, &counted);
                 dead = inbox_plan_next(&plan, 5).action == INBOX_BURY;
                 assert_true(starts < 10);
         }
@@ -331,6 +365,7 @@ int main(void)
                 cmocka_unit_test(d3_a_bad_event_dies_after_its_attempts_and_the_others_are_done),
                 cmocka_unit_test(o79_nothing_behind_a_failing_event_is_done_before_it_is_dead),
                 cmocka_unit_test(d2_what_is_nobodys_fault_is_repeated_as_it_was_and_not_counted),
+                cmocka_unit_test(d2_a_count_without_an_answer_is_repeated_with_its_number),
                 cmocka_unit_test(d2_one_lost_connection_repeats_the_whole_batch),
                 cmocka_unit_test(d3_tries_are_counted_across_crashes),
                 cmocka_unit_test(d3_what_kills_the_process_dies_also_behind_recorded_events),

@@ -273,11 +273,25 @@ semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *h
 
 /* -- count, seen --------------------------------------------------------------------------------- */
 
-semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *event,
-                          int64_t deadline_us, int *ret_attempts, semel_error *err)
+semel_code pg_inbox_counted(struct inbox_session *s, const struct inbox_event *event,
+                            int64_t deadline_us, int *ret_attempts, semel_error *err)
 {
         struct pg_inbox *in = pg_inbox_of(s);
         pg_inbox_name_params(&in->params, event, 3);
+        PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_counted, deadline_us, err);
+        if (!res)
+                return inbox_code_of(err);
+        *ret_attempts = PQntuples(res) ? (int)pg_result_int(res, 0, 0) : 0;
+        PQclear(res);
+        return SEMEL_OK;
+}
+
+semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *event, int number,
+                          int64_t deadline_us, int *ret_attempts, semel_error *err)
+{
+        struct pg_inbox *in = pg_inbox_of(s);
+        pg_inbox_name_params(&in->params, event, 4);
+        pg_params_number(&in->params, 3, PG_INT4, number);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_count, deadline_us, err);
         if (!res)
                 return inbox_code_of(err);
@@ -286,11 +300,12 @@ semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *eve
         return SEMEL_OK;
 }
 
-semel_code pg_inbox_count_back(struct inbox_session *s, const struct inbox_event *event,
+semel_code pg_inbox_count_back(struct inbox_session *s, const struct inbox_event *event, int number,
                                int64_t deadline_us, semel_error *err)
 {
         struct pg_inbox *in = pg_inbox_of(s);
-        pg_inbox_name_params(&in->params, event, 3);
+        pg_inbox_name_params(&in->params, event, 4);
+        pg_params_number(&in->params, 3, PG_INT4, number);
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_count_back, deadline_us, err);
         PQclear(res);
         return res ? SEMEL_OK : inbox_code_of(err);

@@ -72,9 +72,11 @@ void pg_inbox_rollback(struct pg_inbox *in);
 
 semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *handler,
                           int64_t deadline_us, semel_error *err);
-semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *event,
+semel_code pg_inbox_counted(struct inbox_session *s, const struct inbox_event *event,
+                            int64_t deadline_us, int *ret_attempts, semel_error *err);
+semel_code pg_inbox_count(struct inbox_session *s, const struct inbox_event *event, int number,
                           int64_t deadline_us, int *ret_attempts, semel_error *err);
-semel_code pg_inbox_count_back(struct inbox_session *s, const struct inbox_event *event,
+semel_code pg_inbox_count_back(struct inbox_session *s, const struct inbox_event *event, int number,
                                int64_t deadline_us, semel_error *err);
 semel_code pg_inbox_seen(struct inbox_session *s, const struct inbox_event *events, size_t n,
                          int64_t deadline_us, bool *ret_seen, semel_error *err);

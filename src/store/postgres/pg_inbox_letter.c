@@ -179,10 +179,12 @@ semel_code pg_inbox_untake(struct inbox_session *s, const struct inbox_letter *w
                            int64_t deadline_us, semel_error *err)
 {
         struct pg_inbox *in = pg_inbox_of(s);
-        pg_params_clear(&in->params, 3);
+        pg_params_clear(&in->params, 5);
         pg_params_number(&in->params, 0, PG_INT8, was->id);
         pg_params_number(&in->params, 1, PG_INT2, was->state);
         pg_params_text(&in->params, 2, was->reason);
+        pg_params_number(&in->params, 3, PG_INT4, was->attempts);
+        pg_params_text(&in->params, 4, span_str(INBOX_LETTER_TRIED));
         PGresult *res = pg_inbox_ask(in, sql_postgres_inbox_letter_untake, deadline_us, err);
         PQclear(res);
         return res ? SEMEL_OK : inbox_code_of(err);

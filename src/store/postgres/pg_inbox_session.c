@@ -256,6 +256,7 @@ static void pg_inbox_close(struct inbox_session *s)
 static const struct inbox_vt pg_inbox_vt = {
         .name = "postgres",
         .check = pg_inbox_check,
+        .counted = pg_inbox_counted,
         .count = pg_inbox_count,
         .count_back = pg_inbox_count_back,
         .seen = pg_inbox_seen,

@@ -21,6 +21,7 @@ static const char *const sql_text[INBOX_SQLS] = {
         [INBOX_SQL_FIRST] = sql_sqlite_inbox_first,
         [INBOX_SQL_ALARM] = sql_sqlite_inbox_alarm,
         [INBOX_SQL_SEEN] = sql_sqlite_inbox_seen,
+        [INBOX_SQL_COUNTED] = sql_sqlite_inbox_counted,
         [INBOX_SQL_COUNT] = sql_sqlite_inbox_count,
         [INBOX_SQL_COUNT_BACK] = sql_sqlite_inbox_count_back,
         [INBOX_SQL_UNCOUNT] = sql_sqlite_inbox_uncount,
@@ -290,7 +291,27 @@ static semel_code check(struct inbox_session *s, const struct inbox_handler *han
         return code;
 }
 
-static semel_code count(struct inbox_session *s, const struct inbox_event *event,
+static semel_code counted(struct inbox_session *s, const struct inbox_event *event,
+                          int64_t deadline_us, int *ret_attempts, semel_error *err)
+{
+        struct sqlite_inbox *in = sqlite_inbox_of(s);
+        (void)deadline_us;
+        semel_code code = ensure_open(in, err);
+        if (code != SEMEL_OK)
+                return code;
+        sqlite3_stmt *stmt = named(in, INBOX_SQL_COUNTED, event);
+        int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
+        if (rc == SQLITE_ROW)
+                *ret_attempts = sqlite3_column_int(stmt, 0);
+        else if (rc == SQLITE_DONE)
+                *ret_attempts = 0;
+        else
+                code = session_error(&in->ses, err);
+        (void)sqlite3_reset(stmt);
+        return code;
+}
+
+static semel_code count(struct inbox_session *s, const struct inbox_event *event, int number,
                         int64_t deadline_us, int *ret_attempts, semel_error *err)
 {
         struct sqlite_inbox *in = sqlite_inbox_of(s);
@@ -299,8 +320,10 @@ static semel_code count(struct inbox_session *s, const struct inbox_event *event
         if (!sqlite_inbox_begin(in, deadline_us, &ret))
                 return sqlite_inbox_code(&ret, err);
         sqlite3_stmt *stmt = named(in, INBOX_SQL_COUNT, event);
-        if (stmt)
-                (void)sqlite3_bind_int64(stmt, 4, in->ses.now.wall_us);
+        if (stmt) {
+                (void)sqlite3_bind_int(stmt, 4, number);
+                (void)sqlite3_bind_int64(stmt, 5, in->ses.now.wall_us);
+        }
         if (stmt && sqlite3_step(stmt) == SQLITE_ROW)
                 attempts = sqlite3_column_int(stmt, 0);
         if (sqlite_inbox_run(in, stmt) != SQLITE_OK || attempts == 0)
@@ -311,14 +334,17 @@ static semel_code count(struct inbox_session *s, const struct inbox_event *event
         return sqlite_inbox_code(&ret, err);
 }
 
-static semel_code count_back(struct inbox_session *s, const struct inbox_event *event,
+static semel_code count_back(struct inbox_session *s, const struct inbox_event *event, int number,
                              int64_t deadline_us, semel_error *err)
 {
         struct sqlite_inbox *in = sqlite_inbox_of(s);
         struct inbox_result ret;
         if (!sqlite_inbox_begin(in, deadline_us, &ret))
                 return sqlite_inbox_code(&ret, err);
-        if (sqlite_inbox_run(in, named(in, INBOX_SQL_COUNT_BACK, event)) != SQLITE_OK)
+        sqlite3_stmt *stmt = named(in, INBOX_SQL_COUNT_BACK, event);
+        if (stmt)
+                (void)sqlite3_bind_int(stmt, 4, number);
+        if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
                 sqlite_inbox_failed(in, &ret);
         sqlite_inbox_end(in, &ret);
         return sqlite_inbox_code(&ret, err);
@@ -432,6 +458,7 @@ static const struct inbox_vt sqlite_inbox_vt = {
         .name = "sqlite",
         .check = check,
         .count = count,
+        .counted = counted,
         .count_back = count_back,
         .seen = seen,
         .apply = apply,

@@ -17,6 +17,7 @@ enum inbox_sql {
         INBOX_SQL_FIRST,
         INBOX_SQL_ALARM,
         INBOX_SQL_SEEN,
+        INBOX_SQL_COUNTED,
         INBOX_SQL_COUNT,
         INBOX_SQL_COUNT_BACK,
         INBOX_SQL_UNCOUNT,

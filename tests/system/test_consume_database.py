@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`semel consume` on a PostgreSQL that is not as it should be, or becomes another one meanwhile (rules B7, D2, D3)."""
+import contextlib
+
+import pytest
+
+from support.wait import wait_until
+from test_consume import World, event
+from test_consume_letters import letter_states
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def world(procs, build, kafka, pg, pg_db, pg_store_url):
+    return World(procs, build, kafka, pg, pg_db, pg_store_url)
+
+
+@contextlib.contextmanager
+def standby_is_away(pg):
+    """What is read is answered; a COMMIT is written here, and waits for a standby that is not there."""
+    def have(statement, names):
+        pg.sql('postgres', statement)
+        pg.sql('postgres', 'SELECT pg_reload_conf()')
+        wait_until(lambda: pg.value('postgres', "SELECT current_setting('synchronous_standby_names')") == names, 20)
+    have("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", 'nobody')
+    try:
+        yield
+    finally:
+        have('ALTER SYSTEM RESET synchronous_standby_names', '')
+
+
+def cut_a_commit(world, words):
+    """A statement with these words gets no answer to its COMMIT, which stands all the same."""
+    waits = f"FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%{words}%'"
+    wait_until(lambda: world.value(f'SELECT count(*) {waits}') == 1, 30)
+    assert world.value(f'SELECT count(pg_terminate_backend(pid)) {waits}') == 1
+
+
+def test_d2_a_count_without_an_answer_uses_no_try_up(world):
+    """A good event would be buried, with no try ever made."""
+    topic = world.kafka.new_topic()
+    p = world.start(topic, '--attempts-max', '1')
+    with standby_is_away(world.pg):
+        world.kafka.produce(topic, [event(1)])
+        for _ in range(2):
+            cut_a_commit(world, 'inbox_attempt')
+            wait_until(lambda: world.value('SELECT coalesce(max(attempts), 0) FROM semel.inbox_attempt') > 0, 20)
+        assert world.value('SELECT attempts FROM semel.inbox_attempt') == 1
+        assert world.effects() == 0
+    world.wait_effects(1)
+    assert world.dead() == 0
+    assert p.terminate() == 0
+
+
+def test_d2_a_letter_whose_take_has_no_answer_is_in_retry_again(world):
+    topic = world.kafka.new_topic()
+    world.pg.psql(world.db, "INSERT INTO mood VALUES ('strict')")
+    world.kafka.produce(topic, [event(1, 'poison')])
+    p = world.start(topic, '--attempts-max', '1')
+    wait_until(lambda: world.dead() == 1, 30)
+    world.wait_committed(topic, 1)
+    world.pg.psql(world.db, 'DELETE FROM mood')
+    with standby_is_away(world.pg):
+        world.pg.psql(world.db, 'SET synchronous_commit = local; UPDATE semel.dead_letter SET state = 1')
+        cut_a_commit(world, 'attempts = d.attempts')
+        wait_until(lambda: letter_states(world) == '0', 20)
+        assert world.effects() == 0
+    wait_until(lambda: letter_states(world) == '2', 30)
+    assert world.effects() == 1
+    assert p.terminate() == 0
