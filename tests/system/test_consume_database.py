@@ -69,3 +69,23 @@ def test_d2_a_letter_whose_take_has_no_answer_is_in_retry_again(world):
     wait_until(lambda: letter_states(world) == '2', 30)
     assert world.effects() == 1
     assert p.terminate() == 0
+
+
+def test_d2_a_function_that_is_replaced_costs_no_event(world):
+    """A statement that is prepared before its function has another type of result fails until it is prepared anew."""
+    topic = world.kafka.new_topic()
+    p = world.start(topic, '--attempts-max', '1', '--workers', '1')
+    world.kafka.produce(topic, [event(0)])
+    world.wait_effects(1)
+    world.pg.psql(world.db, """
+        BEGIN;
+        ALTER FUNCTION apply RENAME TO apply_it;
+        CREATE FUNCTION apply(k text, p text, e text) RETURNS int LANGUAGE sql AS
+            'SELECT apply_it($1, $2, $3); SELECT 1';
+        COMMIT""")
+    world.kafka.produce(topic, [event(i) for i in range(1, 11)])
+    world.wait_effects(11)
+    assert world.dead() == 0
+    assert world.metric(p, 'semel_consume_failed_tries_total') == 0
+    assert world.metric(p, 'semel_consume_transient_total') > 0, 'nothing was stale'
+    assert p.terminate() == 0

@@ -51,9 +51,27 @@ enum inbox_end pg_inbox_end_of_handler(const struct pg_inbox *in, const char *sq
                 return INBOX_BROKE;
         if (inbox_sqlstate_is_transient(sqlstate))
                 return INBOX_AGAIN;
+        if (in->stale && in->used) /* on a new connection it is the handler's own, lest it be tried for ever */
+                return INBOX_AGAIN;
         if (strncmp(sqlstate, "53", 2) == 0 || strcmp(sqlstate, "25006") == 0)
                 return INBOX_DOWN;
         return in->cancelled ? INBOX_AGAIN : INBOX_FAILED; /* AGAIN: we ended it ourselves */
+}
+
+static bool result_says(const PGresult *res, int field, const char *text)
+{
+        const char *said = PQresultErrorField(res, field);
+        return said && strcmp(said, text) == 0;
+}
+
+/* Is it about a statement as this connection has it, and not about the event?  Its result has another type
+ * than when it was prepared (any other 0A000 is the handler's own), or its name is gone, or taken. */
+static bool says_stale(const PGresult *res)
+{
+        return result_says(res, PG_DIAG_SQLSTATE, "26000") ||
+               result_says(res, PG_DIAG_SQLSTATE, "42P05") ||
+               (result_says(res, PG_DIAG_SQLSTATE, "0A000") &&
+                result_says(res, PG_DIAG_SOURCE_FUNCTION, "RevalidateCachedQuery"));
 }
 
 static void result_lost(struct inbox_result *ret)
@@ -91,6 +109,7 @@ size_t pg_inbox_collect(struct pg_inbox *in, size_t keep, PGresult **ret_kept,
                 }
                 if (status == PGRES_FATAL_ERROR && !failed) {
                         (void)pg_error_from_result(&ret->err, res);
+                        in->stale = says_stale(res);
                         failed = true;
                 }
                 if (at == keep && !failed && !kept)
@@ -226,8 +245,10 @@ static semel_code prepare(struct pg_inbox *in, const struct inbox_handler *handl
                 PGresult *res = pg_inbox_result(in, &gone);
                 if (!res)
                         break;
-                if (PQresultStatus(res) != PGRES_COMMAND_OK && code == SEMEL_OK)
+                if (PQresultStatus(res) != PGRES_COMMAND_OK && code == SEMEL_OK) {
                         code = pg_error_from_result(err, res);
+                        in->stale = says_stale(res);
+                }
                 PQclear(res);
         }
         if (gone)
@@ -235,6 +256,8 @@ static semel_code prepare(struct pg_inbox *in, const struct inbox_handler *handl
         if (code == SEMEL_OK) {
                 in->prepared = handler->sql;
                 in->prepared_bytea = handler->payload_is_bytea;
+        } else if (in->stale) {
+                pg_inbox_drop(in);
         }
         return code;
 }
@@ -259,6 +282,7 @@ semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *h
         in->direct = true; /* through a pooler the name is of no use, but the answer is */
         code = prepare(in, handler, &local);
         in->direct = direct;
+        in->used = true;
         if (!direct)
                 pg_inbox_drop(in);
         if (code != SEMEL_OK && local.code != SEMEL_ERR_STORE_DOWN) {
@@ -522,11 +546,12 @@ void pg_inbox_apply(struct inbox_session *s, const struct inbox_event *events, s
                 return;
         if (record(in, events, n, handler, ret))
                 handle_and_commit(in, events, n, handler, counted, ret);
-        if (ret->end == INBOX_DONE)
-                return;
-        ret->processed = ret->duplicates = ret->alarms = 0;
-        pg_inbox_rollback(in);
-        reap(in, ret);
+        if (ret->end != INBOX_DONE) {
+                ret->processed = ret->duplicates = ret->alarms = 0;
+                pg_inbox_rollback(in);
+                reap(in, ret);
+        }
+        in->used = in->pg != NULL;
 }
 
 void pg_inbox_handle_one(struct pg_inbox *in, const struct inbox_handler *handler,

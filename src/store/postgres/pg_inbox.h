@@ -32,6 +32,8 @@ struct pg_inbox {
         bool direct;               /* no pooler in between */
         const char *prepared;      /* the handler's statement that has a name here, or NULL */
         bool prepared_bytea;
+        bool used;                 /* the handler was here before this call */
+        bool stale;                /* what the connection knows of it is out of date: it is dropped */
         unsigned locked;           /* lock timeouts in a row */
         int64_t deadline_us;       /* of the call that runs */
         struct params params;

@@ -241,6 +241,7 @@ void pg_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_
         ret->processed = ret->end == INBOX_DONE;
 out:
         pg_inbox_rollback(in);
+        in->used = in->pg != NULL;
         if (ret->end == INBOX_FAILED)
                 letter_back(in, l.id, &ret->err, deadline_us);
         PQclear(res);

@@ -84,6 +84,7 @@ void pg_inbox_drop(struct pg_inbox *in)
         PQfinish(in->pg);
         in->pg = NULL;
         in->prepared = NULL;
+        in->used = in->stale = false;
         (void)pthread_mutex_unlock(&in->mu);
 }
 
@@ -214,7 +215,8 @@ void pg_inbox_rollback(struct pg_inbox *in)
         semel_error ignored = {0};
         if (!in->pg)
                 return;
-        if (PQpipelineStatus(in->pg) != PQ_PIPELINE_OFF && !PQexitPipelineMode(in->pg)) {
+        if (in->stale ||
+            (PQpipelineStatus(in->pg) != PQ_PIPELINE_OFF && !PQexitPipelineMode(in->pg))) {
                 pg_inbox_drop(in);
                 return;
         }
