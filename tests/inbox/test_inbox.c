@@ -723,6 +723,50 @@ static void b8_first_is_of_utf8_in_any_encoding(void **state)
         PQfinish(pg);
 }
 
+static void server_has_synchronous_commit(const char *change, const char *setting)
+{
+        int64_t until_us = soon();
+        (void)ask("ALTER SYSTEM %s", change);
+        (void)ask("SELECT pg_reload_conf()");
+        while (!ask("SELECT (current_setting('synchronous_commit') = '%s')::int", setting))
+                assert_true(clock_boot_us() < until_us);
+}
+
+/* What the server would do by default with the statements of others. */
+static void b7_d3_counts_and_letters_are_durable_where_nothing_else_is(void **state)
+{
+        (void)state;
+        struct inbox_result ret;
+        bool buried = false;
+        make_events("x");
+        (void)ask("CREATE TABLE how (setting text)");
+        (void)ask("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO how "
+                  "VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$");
+        (void)ask("CREATE TRIGGER note BEFORE INSERT OR UPDATE ON semel.inbox_attempt FOR EACH ROW "
+                  "EXECUTE FUNCTION note()");
+        (void)ask("CREATE TRIGGER note BEFORE INSERT OR UPDATE ON semel.dead_letter FOR EACH ROW "
+                  "EXECUTE FUNCTION note()");
+        server_has_synchronous_commit("SET synchronous_commit = off", "off");
+        (void)ask("INSERT INTO semel.inbox_attempt VALUES ('another', 's', 'e', 1)");
+        assert_int_equal(ask("DELETE FROM how WHERE setting = 'off' RETURNING 1"), 1);
+
+        (void)count_try(0, 1);
+        assert_int_equal(ses->vt->count_back(ses, events, 1, soon(), NULL), SEMEL_OK);
+        ses->vt->bury(ses, events, 3, "because", NULL, soon(), &buried, &ret);
+        assert_true(buried);
+        int64_t id = ask("SELECT id FROM semel.dead_letter WHERE consumer = '%s'", consumer);
+        assert_int_equal(decide(id, INBOX_RETRY), SEMEL_OK);
+        struct inbox_letters taken = take(id);
+        assert_int_equal(ses->vt->untake(ses, &taken.letter[0], soon(), NULL), SEMEL_OK);
+        inbox_letters_release(&taken);
+        assert_int_equal(ask("SELECT count(*) FROM how WHERE setting = 'on'"), 6);
+        assert_int_equal(ask("SELECT count(*) FROM how"), 6);
+
+        server_has_synchronous_commit("RESET synchronous_commit", "on");
+        (void)ask("DROP FUNCTION note() CASCADE");
+        (void)ask("DROP TABLE how");
+}
+
 /* -- the suite ------------------------------------------------------------------------------------------- */
 
 static int open_session(void **state)
@@ -789,10 +833,11 @@ int main(int argc, char **argv)
                 T(d2_two_consumers_meet_in_opposite_order_without_a_deadlock),
                 T(d4_a_transaction_has_limits),
                 T(b8_first_is_of_utf8_in_any_encoding),
+                T(b7_d3_counts_and_letters_are_durable_where_nothing_else_is),
         };
-        /* The last three are not SQLite's: it has one writer at a time, one limit for all, its busy
-         * timeout, and connections speak UTF-8. */
-        size_t n = sizeof tests / sizeof *tests - (is_postgres ? 0 : 3);
+        /* The last four are not SQLite's: it has one writer at a time, one limit for all, its busy
+         * timeout, connections speak UTF-8, and there is one way to commit. */
+        size_t n = sizeof tests / sizeof *tests - (is_postgres ? 0 : 4);
         int rc = _cmocka_run_group_tests("inbox", tests, n, NULL, NULL);
         if (!is_postgres) {
                 char command[300];

@@ -64,7 +64,7 @@ bool pg_inbox_sync(struct pg_inbox *in);
 
 /* Send a statement without a name; params as filled, finished here. */
 bool pg_inbox_send(struct pg_inbox *in, const char *sql, bool with_params);
-/* One statement that stands alone, to its result; NULL: err says why. */
+/* One statement that stands alone, durable (rule B7), to its result; NULL: err says why. */
 PGresult *pg_inbox_ask(struct pg_inbox *in, const char *sql, int64_t deadline_us,
                        semel_error *err);
 /* ROLLBACK; drops the connection when even that fails. */

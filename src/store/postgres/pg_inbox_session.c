@@ -201,13 +201,26 @@ semel_code pg_inbox_connect(struct pg_inbox *in, int64_t deadline_us, semel_erro
 
 PGresult *pg_inbox_ask(struct pg_inbox *in, const char *sql, int64_t deadline_us, semel_error *err)
 {
-        semel_error local = {0};
+        struct inbox_result ret = {.end = INBOX_DONE};
         PGresult *res = NULL;
-        if (pg_inbox_connect(in, deadline_us, &local) == SEMEL_OK)
-                res = ask(in, sql, in->params.n > 0, &local);
-        if (!res)
-                (void)err_copy(err, &local);
-        return res;
+        if (pg_inbox_connect(in, deadline_us, &ret.err) != SEMEL_OK) {
+                (void)err_copy(err, &ret.err);
+                return NULL;
+        }
+        /* A pipeline is one transaction, so the setting is this statement's alone, also through a pooler. */
+        bool sent = PQenterPipelineMode(in->pg) && pg_inbox_send(in, sql_postgres_inbox_durable, false) &&
+                    pg_inbox_send(in, sql, in->params.n > 0) && pg_inbox_sync(in);
+        if (sent)
+                (void)pg_inbox_collect(in, 1, &res, &ret);
+        else
+                (void)pg_error_from_connection(&ret.err, in->pg);
+        if (in->pg && (!sent || in->stale || PQstatus(in->pg) != CONNECTION_OK))
+                pg_inbox_drop(in);
+        if (sent && ret.end == INBOX_DONE)
+                return res;
+        (void)err_copy(err, &ret.err);
+        PQclear(res);
+        return NULL;
 }
 
 void pg_inbox_rollback(struct pg_inbox *in)
