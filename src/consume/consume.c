@@ -383,7 +383,8 @@ static semel_code init_worker(struct consume *c, struct worker *w, semel_error *
 {
         size_t n = c->config.batch_rows;
         w->c = c;
-        buf_init(&w->text, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * n);
+        /* Also where a batch is one event: of Kafka, that has more headers than one of an outbox. */
+        buf_init(&w->text, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * LIMIT_INBOX_BATCH_ROWS);
         w->events = calloc(n, sizeof *w->events);
         w->built = calloc(n, sizeof *w->built);
         w->messages = calloc(n, sizeof(struct bus_message *));

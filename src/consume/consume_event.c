@@ -48,6 +48,18 @@ static void find_id(struct worker *w, const struct bus_message *m, struct inbox_
         }
 }
 
+semel_code headers_build(struct worker *w, const struct bus_message *m, struct inbox_event *e)
+{
+        semel_error ignored = {0};
+        size_t at = w->text.n;
+        if (m->event.header_count == 0)
+                return SEMEL_OK;
+        semel_code code = event_headers_encode_any(m->event.headers, m->event.header_count, &w->text,
+                                                   &ignored);
+        e->headers = span_of(w->text.p + at, w->text.n - at);
+        return code;
+}
+
 static void build(struct worker *w, const struct part *p, const struct bus_message *m,
                   struct inbox_event *e, struct batch_event *built)
 {
@@ -68,13 +80,14 @@ static void build(struct worker *w, const struct part *p, const struct bus_messa
                 e->has_hash = sha256_once(m->event.payload.p, m->event.payload.n, e->hash) == 0;
         find_id(w, m, e, built);
         built->headers_at = w->text.n;
-        if ((w->c->needs_headers || built->fault) && m->event.header_count > 0) {
-                semel_error ignored = {0};
-                if (event_headers_encode(m->event.headers, m->event.header_count, &w->text,
-                                         &ignored) != SEMEL_OK)
-                        w->text.n = built->headers_at;
-        }
-        e->headers.n = w->text.n - built->headers_at;
+        built->code = SEMEL_OK;
+        if (w->c->needs_headers || built->fault)
+                built->code = headers_build(w, m, e);
+        if (built->code != SEMEL_ERR_TOO_LARGE)
+                return;
+        built->code = SEMEL_OK;
+        if (!built->fault)
+                built->fault = "the headers of the event are too large to be kept";
 }
 
 size_t batch_build(struct worker *w, const struct part *p, size_t n, const char **ret_fault)
@@ -84,8 +97,10 @@ size_t batch_build(struct worker *w, const struct part *p, size_t n, const char 
         buf_clear(&w->text);
         for (size_t i = 0; i < n; i++) {
                 build(w, p, w->messages[i], &w->events[i], &w->built[i]);
-                if (w->built[i].fault && i > 0)
-                        break;
+                if ((w->built[i].fault || w->built[i].code != SEMEL_OK) && i > 0)
+                        break; /* the first of the next step, which has all the room */
+                if (w->built[i].code != SEMEL_OK)
+                        return 0;
                 usable++;
                 if (w->built[i].fault) {
                         *ret_fault = w->built[i].fault;

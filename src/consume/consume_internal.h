@@ -61,7 +61,8 @@ struct part {
 struct batch_event {
         size_t id_at, headers_at;
         bool id_copied;
-        const char *fault; /* there is no usable id */
+        const char *fault; /* there is no usable id, or no room for the headers */
+        semel_code code;   /* of what may work another time: no memory */
 };
 
 struct worker {
@@ -166,8 +167,11 @@ void part_free_all(struct consume *c);
 
 /* consume_event.c */
 /* Build the first n messages of w->messages into w->events; returns how many are usable: fewer when
- * one without an id is in between; 0: the first one is such, *ret_fault says what is wrong. */
+ * one without an id is in between; 0: the first one is such, *ret_fault says what is wrong; NULL: there is
+ * no memory for it. */
 size_t batch_build(struct worker *w, const struct part *p, size_t n, const char **ret_fault);
+/* The headers of an event as JSON, behind w->text, which moves.  As event_headers_encode_any(). */
+semel_code headers_build(struct worker *w, const struct bus_message *m, struct inbox_event *e);
 
 void *consume_worker_main(void *arg);
 void *consume_keeper_main(void *arg);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "consume/consume_internal.h"
-#include "json/event_headers.h"
 #include "sys/clock.h"
 
 /* -- which partition ----------------------------------------------------------------------------- */
@@ -267,21 +266,24 @@ static void take_back(struct worker *w, const struct part *p, struct done *d)
         d->taken_back = true;
 }
 
-/* Letters keep the headers, which batches build only when the statement wants them. */
-static void add_headers(struct worker *w)
+static void no_memory(struct worker *w, struct done *d)
 {
-        const struct bus_message *m = w->messages[0];
-        semel_error ignored = {0};
-        size_t at = w->text.n;
-        if (w->events[0].headers.n || m->event.header_count == 0)
-                return;
-        bool id_inside = w->built[0].id_copied;
-        if (event_headers_encode(m->event.headers, m->event.header_count, &w->text, &ignored) !=
-            SEMEL_OK)
-                return;
-        if (id_inside)
-                w->events[0].id.p = w->text.p + w->built[0].id_at;
-        w->events[0].headers = span_of(w->text.p + at, w->text.n - at);
+        count(w->c, COUNT_AGAIN, 1);
+        (void)snprintf(d->reason, sizeof d->reason, "no memory for the event's headers");
+}
+
+/* Letters keep the headers, which batches build only when the statement wants them. */
+static bool add_headers(struct worker *w)
+{
+        struct inbox_event *e = &w->events[0];
+        if (e->headers.n)
+                return true;
+        semel_code code = headers_build(w, w->messages[0], e);
+        if (w->built[0].id_copied)
+                e->id.p = w->text.p + w->built[0].id_at;
+        if (code == SEMEL_ERR_TOO_LARGE)
+                e->headers = span_str("[[\"headers\", \"too large to be kept\"]]");
+        return code != SEMEL_ERR_NO_MEMORY;
 }
 
 /* Carry one step out; the partition is ours.  step.n becomes what it really was. */
@@ -294,6 +296,10 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                 step->action = INBOX_BURY;
                 step->n = 1;
                 bury(w, p, &w->events[0], 0, fault, d);
+                return;
+        }
+        if (n == 0) {
+                no_memory(w, d);
                 return;
         }
         step->n = n;
@@ -312,7 +318,10 @@ static void run(struct worker *w, struct part *p, struct inbox_step *step, struc
                 count_try(w, p, d);
                 return;
         case INBOX_BURY:
-                add_headers(w);
+                if (!add_headers(w)) {
+                        no_memory(w, d);
+                        return;
+                }
                 bury(w, p, &w->events[0],
                      p->plan.attempts < p->plan.attempts_max ? p->plan.attempts
                                                              : p->plan.attempts_max,

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "core/limits.h"
 
 /* -- base64 (RFC 4648) ------------------------------------------------------------------------ */
@@ -216,8 +217,20 @@ static json_t *write_value(const struct event_header *h)
         return value;
 }
 
-semel_code event_headers_encode(const struct event_header *v, size_t n, struct buf *out,
-                                semel_error *err)
+/* NULL: no memory, or no text. */
+static json_t *write_name(struct span name, bool any)
+{
+        const char *p = name.n ? (const char *)name.p : "";
+        if (!any)
+                return memchr(p, 0, name.n) ? NULL : json_stringn(p, name.n);
+        char *text = malloc(name.n + 1);
+        json_t *value = text ? json_stringn(text, utf8_copy(text, name.n + 1, name)) : NULL;
+        free(text);
+        return value;
+}
+
+static semel_code encode(const struct event_header *v, size_t n, bool any, struct buf *out,
+                         semel_error *err)
 {
         json_t *list = n ? json_array() : NULL;
         char *text = NULL;
@@ -225,10 +238,9 @@ semel_code event_headers_encode(const struct event_header *v, size_t n, struct b
         if (n == 0)
                 return SEMEL_OK;
         for (size_t i = 0; i < n && code == SEMEL_OK; i++) {
-                const char *p = v[i].name.n ? (const char *)v[i].name.p : "";
-                json_t *name = memchr(p, 0, v[i].name.n) ? NULL : json_stringn(p, v[i].name.n);
+                json_t *name = write_name(v[i].name, any);
                 json_t *value = write_value(&v[i]);
-                if (!name)
+                if (!name && !any)
                         code = err_set(err, SEMEL_ERR_ARGUMENT,
                                        "the name of header %zu is no UTF-8 text", i + 1);
                 json_t *pair = json_pack("[o,o]", name, value); /* takes both, also when it fails */
@@ -239,9 +251,23 @@ semel_code event_headers_encode(const struct event_header *v, size_t n, struct b
         }
         if (code == SEMEL_OK)
                 text = json_dumps(list, JSON_COMPACT);
-        if (code == SEMEL_OK && (!text || buf_append_str(out, text) != BUF_OK))
-                code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for headers");
+        int rc = text ? buf_append_str(out, text) : BUF_NO_MEMORY;
+        if (code == SEMEL_OK && rc != BUF_OK)
+                code = rc == BUF_FULL ? err_set(err, SEMEL_ERR_TOO_LARGE, "the headers are too large")
+                                      : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for headers");
         free(text);
         json_decref(list);
         return code;
+}
+
+semel_code event_headers_encode(const struct event_header *v, size_t n, struct buf *out,
+                                semel_error *err)
+{
+        return encode(v, n, false, out, err);
+}
+
+semel_code event_headers_encode_any(const struct event_header *v, size_t n, struct buf *out,
+                                    semel_error *err)
+{
+        return encode(v, n, true, out, err);
 }

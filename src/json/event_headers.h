@@ -28,8 +28,13 @@ semel_code event_headers_decode(struct span json, struct event_header_list *ret,
 void event_headers_release(struct event_header_list *list); /* safe twice, and on zeroes */
 
 /* Append them as text.  Values that are no UTF-8 are written as {"base64": ..}; a name has to be
- * UTF-8 (SEMEL_ERR_ARGUMENT).  Nothing is appended for none.  SEMEL_ERR_NO_MEMORY. */
+ * UTF-8 (SEMEL_ERR_ARGUMENT).  Nothing is appended for none, nor when it fails.  SEMEL_ERR_TOO_LARGE (`out`
+ * takes no more), SEMEL_ERR_NO_MEMORY. */
 semel_code event_headers_encode(const struct event_header *v, size_t n, struct buf *out,
                                 semel_error *err);
+
+/* The same of headers that somebody else named: each byte of a name that is no text becomes '?'. */
+semel_code event_headers_encode_any(const struct event_header *v, size_t n, struct buf *out,
+                                    semel_error *err);
 
 #endif

@@ -97,6 +97,27 @@ static void o42_any_bytes_go_and_come_back(void **state)
         const struct event_header bad = {.name = {(const uint8_t *)"\xff", 1}};
         assert_int_equal(event_headers_encode(&bad, 1, &text, NULL), SEMEL_ERR_ARGUMENT);
         buf_release(&text);
+        buf_init(&text, 4);
+        assert_int_equal(event_headers_encode(in, 1, &text, NULL), SEMEL_ERR_TOO_LARGE);
+        assert_int_equal(text.n, 0);
+        buf_release(&text);
+}
+
+static void any_name_is_written_and_costs_no_other(void **state)
+{
+        static const struct event_header in[] = {
+                {.name = {(const uint8_t *)"\xe4\xc3\xa4", 3}, .value = {(const uint8_t *)"1", 1}},
+                {.name = {(const uint8_t *)"a\0b", 3}, .value = {(const uint8_t *)"2", 1}},
+                {.name = {(const uint8_t *)"tenant", 6}, .value = {(const uint8_t *)"3", 1}},
+                {.name = {NULL, 0}, .value_is_null = true},
+        };
+        struct buf text;
+        (void)state;
+        buf_init(&text, 4096);
+        assert_int_equal(event_headers_encode_any(in, 4, &text, NULL), SEMEL_OK);
+        assert_string_equal(buf_cstr(&text), "[[\"?\xc3\xa4\",\"1\"],[\"a?b\",\"2\"],[\"tenant\",\"3\"],"
+                                             "[\"\",null]]");
+        buf_release(&text);
 }
 
 int main(void)
@@ -106,6 +127,7 @@ int main(void)
                 cmocka_unit_test(what_is_not_text_becomes_its_json),
                 cmocka_unit_test(what_is_no_such_json_is_kept_whole),
                 cmocka_unit_test(o42_any_bytes_go_and_come_back),
+                cmocka_unit_test(any_name_is_written_and_costs_no_other),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
