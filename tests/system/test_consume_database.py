@@ -89,3 +89,14 @@ def test_d2_a_function_that_is_replaced_costs_no_event(world):
     assert world.metric(p, 'semel_consume_failed_tries_total') == 0
     assert world.metric(p, 'semel_consume_transient_total') > 0, 'nothing was stale'
     assert p.terminate() == 0
+
+
+def test_a_database_that_cannot_hold_any_text_is_refused_at_start(procs, build, kafka, pg, semel):
+    """An event whose id it has no letters for would stop its partition, for ever."""
+    db = pg.new_database("ENCODING 'LATIN1' TEMPLATE template0")
+    world = World(procs, build, kafka, pg, db, pg.url(db))
+    assert semel('migrate', '--db', world.url).returncode == 0
+    p = world.start(kafka.new_topic(), wait=False)
+    assert p.wait(20) == 69
+    assert "encoding is LATIN1" in p.err() and "ENCODING 'UTF8'" in p.err()
+    pg.drop_database(db)

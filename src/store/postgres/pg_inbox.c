@@ -270,6 +270,8 @@ semel_code pg_inbox_check(struct inbox_session *s, const struct inbox_handler *h
         struct pg_inbox *in = pg_inbox_of(s);
         semel_error local = {0};
         semel_code code = pg_inbox_connect(in, deadline_us, &local);
+        if (code == SEMEL_OK)
+                code = pg_server_check_text(in->pg, &local);
         if (code != SEMEL_OK || !handler || !handler->sql) {
                 (void)err_copy(err, &local);
                 return code;

@@ -2,6 +2,8 @@
  *
  * pg_server: what every connection of ours, whoever opens it, asks of its server.
  */
+#include <string.h>
+
 #include "store/postgres/pg_row.h"
 #include "store/postgres/pg_store.h"
 
@@ -29,4 +31,15 @@ semel_code pg_server_check(const PGconn *pg, const struct pg_config *config, con
         *ret_direct = config->prepare == 1 ||
                       (config->prepare == -1 && pg_result_int(check, 0, 3) == PQbackendPID(pg));
         return SEMEL_OK;
+}
+
+semel_code pg_server_check_text(const PGconn *pg, semel_error *err)
+{
+        const char *encoding = PQparameterStatus(pg, "server_encoding");
+        /* SQL_ASCII is none: it keeps the bytes as they come. */
+        if (!encoding || strcmp(encoding, "UTF8") == 0 || strcmp(encoding, "SQL_ASCII") == 0)
+                return SEMEL_OK;
+        return err_set(err, SEMEL_ERR_UNSAFE,
+                       "the database's encoding is %s, which cannot hold the text of every event; use a database "
+                       "made with ENCODING 'UTF8'", encoding);
 }

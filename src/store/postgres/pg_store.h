@@ -251,6 +251,9 @@ void pg_config_release(struct pg_config *config);
  * would lose what it acknowledges; SEMEL_ERR_STORE_READ_ONLY: it takes no writes. */
 semel_code pg_server_check(const PGconn *pg, const struct pg_config *config, const PGresult *check,
                            bool *ret_direct, semel_error *err);
+/* For those who write text that others made, as the inbox does (commands are bytes, and an outbox has only its
+ * own database's text): can the database hold any?  SEMEL_ERR_UNSAFE. */
+semel_code pg_server_check_text(const PGconn *pg, semel_error *err);
 /* For PQsetNoticeReceiver: a library does not print what the server says on the side. */
 void pg_ignore_notice(void *arg, const PGresult *res);
 

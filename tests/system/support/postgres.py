@@ -160,10 +160,10 @@ class Postgres:
         assert r.returncode == 0, r.stderr
         return r.stdout
 
-    def new_database(self):
+    def new_database(self, options=''):
         """An empty database; returns its name."""
         name = f't{next(self._names)}'
-        self.sql('postgres', f'CREATE DATABASE {name}')
+        self.sql('postgres', f'CREATE DATABASE {name} {options}')
         self._created.append(name)
         return name
 
