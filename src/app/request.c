@@ -129,6 +129,18 @@ void request_timeout_in(struct request *r, int64_t us)
         deadline_set(r->w->deadlines, &r->timeout, loop_now_us(r->w->loop) + us);
 }
 
+void request_time_upstream(struct request *r)
+{
+        bool sends = r->stage == REQUEST_PASS && r->dispatched && !r->body_whole && r->ex &&
+                     !http_exchange_is_paused(r->ex);
+        if (!r->call_busy)
+                return;
+        if (sends || upstream_is_paused(&r->call))
+                deadline_clear(&r->timeout);
+        else
+                request_timeout_in(r, r->policy->upstream_timeout_us);
+}
+
 static void on_timeout(struct deadline *d)
 {
         struct request *r = (struct request *)((char *)d - offsetof(struct request, timeout));
@@ -438,8 +450,8 @@ static void on_drained(void *arg, struct http_exchange *ex)
         request_enter(r);
         if (r->stage == REQUEST_PASS)
                 request_pass_drained(r);
-        else if (r->stage == REQUEST_STREAM && r->call_busy)
-                upstream_resume(&r->call);
+        else if (r->stage == REQUEST_STREAM)
+                request_stream_drained(r);
         request_leave(r);
 }
 

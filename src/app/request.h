@@ -136,6 +136,9 @@ void request_asked(struct request *r);
 void request_submit(struct request *r, int64_t timeout_us, void (*done)(struct store_op *op));
 /* The timeout of the stage the request is in. */
 void request_timeout_in(struct request *r, int64_t us);
+/* Set the upstream's time anew, after an event of a call that streams: it runs while the upstream is waited
+ * for, not while the client is, who has limits of its own. */
+void request_time_upstream(struct request *r);
 /* Count bytes that will be held; false: the budget of the process is used up. */
 bool request_budget(struct request *r, size_t n);
 /* Shutdown: nothing waits any longer; at the cut everything ends; what the store has not written
@@ -170,6 +173,7 @@ void request_unwait(struct request *r);
 
 void request_forward(struct request *r);
 void request_upstream_timeout(struct request *r);
+void request_stream_drained(struct request *r);
 /* Shutdown: what was not sent is released, what was is marked UNKNOWN. */
 void request_upstream_cut(struct request *r);
 /* Write the end of the claim, then tell. */

@@ -154,8 +154,17 @@ static void stream_begin(struct request *r)
                 stream_end(r, r->reply_whole);
                 return;
         }
-        request_timeout_in(r, r->policy->upstream_timeout_us);
+        if (!r->ex || !http_reply_is_slow(r->ex))
+                upstream_resume(&r->call);
+        request_time_upstream(r);
+}
+
+void request_stream_drained(struct request *r)
+{
+        if (!r->call_busy || !upstream_is_paused(&r->call))
+                return;
         upstream_resume(&r->call);
+        request_time_upstream(r);
 }
 
 static void tell(struct request *r)
@@ -399,12 +408,12 @@ static void on_body(struct upstream_call *call, struct span piece)
         struct request *r = call->app;
         request_enter(r);
         if (r->stage == REQUEST_STREAM) {
-                if (r->ex) /* without a client it goes on for a while only */
-                        request_timeout_in(r, r->policy->upstream_timeout_us);
                 if (!stream_piece(r, piece)) {
                         upstream_call_cancel(call);
                         r->call_busy = false;
                         stream_end(r, false);
+                } else if (r->ex) { /* without a client it goes on for a while only */
+                        request_time_upstream(r);
                 }
                 request_leave(r);
                 return;

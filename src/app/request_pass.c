@@ -61,6 +61,7 @@ static void on_ready(struct upstream_call *call)
         http_exchange_resume(r->ex); /* what came along with the head is sent with it */
         if (r->call_busy)
                 (void)upstream_flush(call);
+        request_time_upstream(r);
         request_leave(r);
 }
 
@@ -93,9 +94,9 @@ static void on_body(struct upstream_call *call, struct span piece)
         struct request *r = call->app;
         request_enter(r);
         r->reply_bytes += piece.n;
-        request_timeout_in(r, r->policy->upstream_timeout_us);
         if (r->ex && http_reply_body(r->ex, piece) && http_reply_is_slow(r->ex))
                 upstream_pause(call);
+        request_time_upstream(r);
         request_leave(r);
 }
 
@@ -139,8 +140,10 @@ static void on_drained(struct upstream_call *call)
 {
         struct request *r = call->app;
         request_enter(r);
-        if (r->ex)
+        if (r->ex && http_exchange_is_paused(r->ex)) {
                 http_exchange_resume(r->ex);
+                request_time_upstream(r);
+        }
         request_leave(r);
 }
 
@@ -168,7 +171,7 @@ void request_pass(struct request *r)
         r->stage = REQUEST_PASS;
         r->call_busy = true;
         upstream_call_start(r->w->up, &r->call, &pass_handler, r);
-        request_timeout_in(r, r->policy->upstream_timeout_us);
+        request_time_upstream(r);
         if (r->request_length != UPSTREAM_NO_BODY)
                 http_exchange_pause(r->ex); /* until there is a connection to send it on */
 }
@@ -177,16 +180,18 @@ void request_pass_body(struct request *r, struct span piece)
 {
         if (!r->call_busy)
                 return; /* answered early: the rest is dropped */
-        request_timeout_in(r, r->policy->upstream_timeout_us);
         if (upstream_body(&r->call, piece) && upstream_flush(&r->call) &&
             upstream_is_slow(&r->call))
                 http_exchange_pause(r->ex);
+        request_time_upstream(r);
 }
 
 void request_pass_end(struct request *r)
 {
-        if (r->call_busy && r->dispatched)
-                (void)upstream_end(&r->call);
+        if (!r->call_busy || !r->dispatched)
+                return;
+        (void)upstream_end(&r->call);
+        request_time_upstream(r);
 }
 
 void request_pass_gone(struct request *r)
@@ -199,8 +204,10 @@ void request_pass_gone(struct request *r)
 
 void request_pass_drained(struct request *r)
 {
-        if (r->call_busy)
-                upstream_resume(&r->call);
+        if (!r->call_busy || !upstream_is_paused(&r->call))
+                return;
+        upstream_resume(&r->call);
+        request_time_upstream(r);
 }
 
 void request_pass_timeout(struct request *r)

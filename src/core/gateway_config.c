@@ -131,7 +131,8 @@ const struct setting policy_settings[] = {
          .text = "How long a claim is trusted; longer than upstream_timeout."},
         {.name = "upstream_timeout", .type = SETTING_DURATION, .offset = AT(upstream_timeout_us),
          .min = MS, .max = 86400 * SECOND, .fallback = "30s", .reloadable = true,
-         .text = "How long the upstream may take from the first byte sent to the last received."},
+         .text = "How long the upstream may take to answer; where pieces are passed on as they come, from one "
+                 "to the next.  Time in which the client is waited for does not count."},
         {.name = "retention", .type = SETTING_DURATION, .offset = AT(retention_us),
          .min = MS, .max = 3650 * 86400 * SECOND, .fallback = "24h",
          .reloadable = true, .text = "How long a reply is kept and replayed."},

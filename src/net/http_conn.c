@@ -39,6 +39,13 @@ static void deadline_in(struct http_conn *conn, int64_t us)
         deadline_set(conn->server->deadlines, &conn->deadline, loop_now_us(conn->server->loop) + us);
 }
 
+/* Until some of what waits for the client is taken. */
+static void await_taking(struct http_conn *conn)
+{
+        conn->untaken = sock_untaken(&conn->sock);
+        deadline_in(conn, conn->server->config.body_timeout_us);
+}
+
 static void close_now(struct http_conn *conn)
 {
         conn->state = CONN_CLOSED;
@@ -81,8 +88,7 @@ static void flush(struct http_conn *conn)
 {
         conn->state = CONN_FLUSH;
         sock_read_stop(&conn->sock);
-        conn->untaken = sock_untaken(&conn->sock);
-        deadline_in(conn, conn->server->config.body_timeout_us);
+        await_taking(conn);
 }
 
 static void linger(struct http_conn *conn)
@@ -236,7 +242,9 @@ static void on_end(struct http_conn *conn)
                 return;
         }
         conn->state = CONN_ANSWER;
-        if (!conn->sock.broken)
+        if (sock_backlog(&conn->sock) > 0)
+                await_taking(conn); /* the reply began before the request's end */
+        else if (!conn->sock.broken)
                 deadline_clear(&conn->deadline); /* the handler has its own */
         conn->server->handler.end(conn->server->handler.arg, &conn->ex);
 }
@@ -351,6 +359,15 @@ static void sock_on_end(struct sock *s, int n)
 
 /* -- time ------------------------------------------------------------------------------------------------ */
 
+/* A client that is slow, but has taken some of its reply, gets as much time again. */
+static bool takes(struct http_conn *conn)
+{
+        if (sock_untaken(&conn->sock) >= conn->untaken)
+                return false;
+        await_taking(conn);
+        return true;
+}
+
 static void on_deadline(struct deadline *d)
 {
         struct http_conn *conn =
@@ -364,6 +381,12 @@ static void on_deadline(struct deadline *d)
                 refuse(conn, 408, "the request's head took too long");
                 return;
         case CONN_BODY:
+                /* Of a reply that began early, the handler may wait for it to be taken. */
+                if (conn->replying && sock_backlog(&conn->sock) > 0) {
+                        if (takes(conn))
+                                return;
+                        break;
+                }
                 if (conn->paused) { /* it is the handler that waits, not the client */
                         deadline_in(conn, conn->server->config.body_timeout_us);
                         return;
@@ -376,11 +399,8 @@ static void on_deadline(struct deadline *d)
         case CONN_ANSWER: /* armed by a reply that is not taken */
         case CONN_FLUSH:
         case CONN_IDLE:
-                if (sock_untaken(&conn->sock) < conn->untaken) {
-                        conn->untaken = sock_untaken(&conn->sock); /* slow, but it takes */
-                        deadline_in(conn, conn->server->config.body_timeout_us);
+                if (takes(conn))
                         return;
-                }
                 break;
         case CONN_REST:
         case CONN_LINGER:
@@ -502,6 +522,11 @@ void http_exchange_pause(struct http_exchange *ex)
         conn_of(ex)->paused = true; /* reading stops when more than a little comes */
 }
 
+bool http_exchange_is_paused(const struct http_exchange *ex)
+{
+        return ((const struct http_conn *)((const char *)ex - offsetof(struct http_conn, ex)))->paused;
+}
+
 void http_exchange_resume(struct http_exchange *ex)
 {
         struct http_conn *conn = conn_of(ex);
@@ -534,10 +559,10 @@ static bool flush_with(struct http_conn *conn, struct span piece, struct span ta
                 fail_later(conn);
                 return false;
         }
-        if (sock_backlog(&conn->sock) > 0 && conn->state != CONN_BODY) {
-                conn->untaken = sock_untaken(&conn->sock);
-                deadline_in(conn, conn->server->config.body_timeout_us);
-        }
+        if (conn->state == CONN_BODY && !conn->paused)
+                conn->untaken = sock_untaken(&conn->sock); /* the body's deadline runs */
+        else if (sock_backlog(&conn->sock) > 0)
+                await_taking(conn);
         return true;
 }
 

@@ -86,6 +86,7 @@ void http_exchange_continue(struct http_exchange *ex);
 /* Hold the request's body back, or let it come. */
 void http_exchange_pause(struct http_exchange *ex);
 void http_exchange_resume(struct http_exchange *ex);
+bool http_exchange_is_paused(const struct http_exchange *ex);
 
 /* Close the connection without (the rest of) an answer.  `gone` does not follow. */
 void http_exchange_abort(struct http_exchange *ex);

@@ -104,5 +104,6 @@ bool upstream_is_slow(const struct upstream_call *call);
 /* Hold the reply's body back, or let it come. */
 void upstream_pause(struct upstream_call *call);
 void upstream_resume(struct upstream_call *call);
+bool upstream_is_paused(const struct upstream_call *call);
 
 #endif

@@ -466,6 +466,11 @@ void upstream_pause(struct upstream_call *call)
                 sock_read_stop(&conn->sock);
 }
 
+bool upstream_is_paused(const struct upstream_call *call)
+{
+        return call->conn && call->conn->paused;
+}
+
 void upstream_resume(struct upstream_call *call)
 {
         struct upstream_conn *conn = call->conn;

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who waits for whom: the upstream's time runs while it is waited for, and a client's while it is."""
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from support import upstream as up
+from support.wait import wait_until
+from support.wire import connect, read_all, statuses
+
+LARGE = 12_000_000
+ENDLESS = 'body_timeout: 1s\n'  # with an upstream that may take a minute
+
+
+def sends_large(done, body=b'l' * LARGE):
+    """A reply that does not fit between the upstream and a client that does not read."""
+    def behave(u, conn, request):
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        conn.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s' % (len(body), body))
+        done.append(request.path)
+        return True
+    return behave
+
+
+@contextlib.contextmanager
+def reader(gateway, request, room=4096):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        s.settimeout(60)
+        s.connect(('127.0.0.1', gateway.port))
+        s.sendall(request)
+        yield s
+
+
+def test_a_client_that_takes_its_reply_slowly_is_not_cut_by_the_upstreams_time(start_gateway, upstream):
+    """A passed reply, and one of a key that is too large to keep: at a slow pace for some times
+    upstream_timeout, then fast."""
+    gateway = start_gateway('--upstream-timeout', '1s')
+    done = []
+    upstream.plan += [sends_large(done)] * 2
+    with reader(gateway, b'GET /passed HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n') as passed, \
+            reader(gateway, b'POST /keyed HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n'
+                            b'Content-Length: 0\r\n\r\n') as keyed:
+        out = {s: s.recv(1024) for s in (passed, keyed)}
+        begun = time.monotonic()
+        while time.monotonic() - begun < 2.5:
+            for s in out:
+                out[s] += s.recv(512)
+            threading.Event().wait(0.05)
+        assert not done, 'the whole of a reply has left the upstream'
+        for s in out:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
+            out[s] += read_all(s)
+            assert len(out[s].split(b'\r\n\r\n', 1)[1]) == LARGE
+    assert sorted(done) == ['/keyed', '/passed']
+
+
+def test_a_client_that_is_silent_amid_its_upload_is_not_told_that_the_upstream_is(start_gateway, upstream):
+    gateway = start_gateway('--upstream-timeout', '1s')
+    with connect(gateway) as s:
+        s.sendall(b'POST /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n'
+                  b'5\r\nhello\r\n')
+        wait_until(lambda: upstream.connections)
+        s.settimeout(2)
+        with pytest.raises(TimeoutError):  # for twice upstream_timeout nothing is said
+            s.recv(1)
+        assert not upstream.requests
+        s.settimeout(20)
+        s.sendall(b'6\r\n world\r\n0\r\n\r\n')
+        assert statuses(read_all(s)) == [201]
+    assert upstream.requests[0].body.startswith(b'5\r\nhello\r\n')
+
+
+def test_an_upstream_that_does_not_answer_an_upload_is_still_cut(start_gateway, upstream):
+    """Its time begins when the whole of the body was given to it, or when it takes no more of it."""
+    gateway = start_gateway('--upstream-timeout', '1s')
+    head = b'POST /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n'
+    upstream.plan.append(up.hangs(False))
+    assert statuses(gateway.raw(head % 5 + b'hello')) == [504]
+
+    def reads_nothing(u, conn, request):
+        conn.recv(1)
+        u.release.wait(60)
+    reads_nothing.before_reading = True
+    upstream.plan.append(reads_nothing)
+    upstream.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    with connect(gateway, timeout=0.2) as s:
+        with contextlib.suppress(OSError):  # until nobody takes more, or the answer is there
+            s.sendall(head % 100_000_000 + b'x' * 90_000_000)
+        s.settimeout(20)
+        assert statuses(read_all(s)) == [504]
+    assert upstream.struck == 2
+
+
+@pytest.mark.parametrize('upload', ['goes on', 'has ended'])
+def test_a_client_that_takes_nothing_of_an_early_reply_is_still_cut(start_gateway, upstream, upload):
+    """The reply began before the request's end, so that either might wait for the other for ever."""
+    gateway = start_gateway('--upstream-timeout', '50s', config=ENDLESS)
+    begun = threading.Event()
+
+    def floods(u, conn, request):
+        conn.recv(1)
+        conn.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):  # nobody takes more
+            conn.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n' + b'x' * 50_000_000)
+        begun.set()
+        u.release.wait(60)
+    floods.before_reading = True
+    upstream.plan.append(floods)
+    length = 100_000_000 if upload == 'goes on' else 2000
+    with reader(gateway, b'POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n' % length + b'x' * 1000) as s:
+        assert begun.wait(60)
+        s.settimeout(0.2)
+        with contextlib.suppress(OSError):
+            s.sendall(b'x' * (length - 1000))
+        gateway.wait_quiet()
+        wait_until(lambda: gateway.metric('semel_gateway_connections') == 0)
