@@ -107,7 +107,7 @@ static bool answer_decode(struct answer *a, struct span blob)
                 return false;
         while ((more = reply_decode_next(&cur, &name, &value)) == 1) {
                 if (span_eq(name, span_str(":reason"))) {
-                        a->reason = value;
+                        a->reason = http1_trim(value); /* older rows may have it cut at a blank */
                 } else if (a->n < ANSWER_HEADERS_MAX) {
                         a->cors |= header_name_eq(name, span_str("Access-Control-Allow-Origin"));
                         a->hs[a->n++] = (struct http_header){name, value};

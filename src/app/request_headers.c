@@ -144,6 +144,16 @@ size_t headers_to_upstream(const struct request *r, struct http_header *out, cha
         return l.full ? 0 : l.n;
 }
 
+/* As much as there is room for.  Cut at a blank it would end in one, and could not be written. */
+static void keep_reason(struct request *r, struct span reason)
+{
+        if (reason.n > sizeof r->reason - 1)
+                reason = http1_trim(span_of(reason.p, sizeof r->reason - 1));
+        if (reason.n > 0)
+                memcpy(r->reason, reason.p, reason.n);
+        r->reason[reason.n] = 0;
+}
+
 int headers_from_upstream(struct request *r, const struct http1_head *head)
 {
         const struct http_header *hs = head->headers;
@@ -162,10 +172,7 @@ int headers_from_upstream(struct request *r, const struct http1_head *head)
                                          h->value);
         }
         r->status = head->status;
-        size_t n = head->reason.n < sizeof r->reason - 1 ? head->reason.n : sizeof r->reason - 1;
-        if (n > 0)
-                memcpy(r->reason, head->reason.p, n);
-        r->reason[n] = 0;
+        keep_reason(r, head->reason);
         /* A phrase of the upstream's own is kept: a replay has the same status line. */
         if (rc == BUF_OK && strcmp(r->reason, http1_reason(r->status)) != 0)
                 rc = reply_encode_header(&r->reply_headers, span_str(":reason"),

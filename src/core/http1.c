@@ -90,11 +90,6 @@ static bool all_value(struct span s)
         return all(s, VALUE);
 }
 
-static bool is_blank(uint8_t c)
-{
-        return c == ' ' || c == '\t';
-}
-
 static bool is_digit(uint8_t c)
 {
         return c >= '0' && c <= '9';
@@ -107,7 +102,8 @@ bool http1_is_token(struct span s)
 
 bool http1_is_value(struct span s)
 {
-        return s.n == 0 || (all_value(s) && !is_blank(s.p[0]) && !is_blank(s.p[s.n - 1]));
+        return s.n == 0 ||
+               (all_value(s) && !http1_is_blank(s.p[0]) && !http1_is_blank(s.p[s.n - 1]));
 }
 
 bool http1_is_target(struct span s)

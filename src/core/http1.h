@@ -103,6 +103,21 @@ const struct http1_error_entry *http1_error_entry(enum http1_error error);
 /* A method or header name: 1 byte or more, all of them token characters. */
 bool http1_is_token(struct span s);
 
+static inline bool http1_is_blank(uint8_t c)
+{
+        return c == ' ' || c == '\t';
+}
+
+/* Without the blanks around it. */
+static inline struct span http1_trim(struct span s)
+{
+        while (s.n > 0 && http1_is_blank(s.p[0]))
+                s = span_of(s.p + 1, s.n - 1);
+        while (s.n > 0 && http1_is_blank(s.p[s.n - 1]))
+                s.n--;
+        return s;
+}
+
 /* A header value: no control byte except tab, no blanks around.  Bytes from 0x80 are fine. */
 bool http1_is_value(struct span s);
 

@@ -11,20 +11,6 @@ static bool is_digit(uint8_t c)
         return c >= '0' && c <= '9';
 }
 
-static bool is_blank(uint8_t c)
-{
-        return c == ' ' || c == '\t';
-}
-
-static struct span trim(struct span s)
-{
-        while (s.n > 0 && is_blank(s.p[0]))
-                s = span_of(s.p + 1, s.n - 1);
-        while (s.n > 0 && is_blank(s.p[s.n - 1]))
-                s.n--;
-        return s;
-}
-
 /* "HTTP/1.1".  Minor versions above 1 are read as 1.1 (RFC 9110, 2.5). */
 static enum http1_error parse_version(struct span s, int *ret_version)
 {
@@ -120,7 +106,9 @@ enum http1_error http1_status_line(struct http1_head *head, struct span line)
                 return HTTP1_BAD_LINE;
         if (line.n > 12 && line.p[12] != ' ')
                 return HTTP1_BAD_LINE;
-        struct span reason = line.n > 13 ? trim(span_of(line.p + 13, line.n - 13)) : span_str("");
+        struct span reason = span_str("");
+        if (line.n > 13)
+                reason = http1_trim(span_of(line.p + 13, line.n - 13));
         if (!http1_is_value(reason))
                 return HTTP1_BAD_LINE;
         head->reason = reason;
@@ -215,7 +203,7 @@ enum http1_error http1_header_line(struct http1_head *head, size_t headers_max, 
         if (!colon)
                 return HTTP1_BAD_NAME;
         struct span name = span_of(line.p, (size_t)(colon - line.p));
-        struct span raw = span_of(colon + 1, line.n - name.n - 1), value = trim(raw);
+        struct span raw = span_of(colon + 1, line.n - name.n - 1), value = http1_trim(raw);
         if (!http1_is_token(name))
                 return HTTP1_BAD_NAME;
         if (!http1_is_value(value))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits for whom: the upstream's time runs while it is waited for, and a client's while it is."""
+"""Who waits for whom: the upstream's time runs while it is waited for, and a client's while it is;
+and replies that are odd."""
 import contextlib
 import socket
 import threading
@@ -7,11 +8,15 @@ import time
 
 import pytest
 
+from support import Store
 from support import upstream as up
 from support.wait import wait_until
 from support.wire import connect, read_all, statuses
 
 LARGE = 12_000_000
+WORD = b'w' * 62
+POST = b'POST /orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n%s\r\n'
+KEYED = b'Idempotency-Key: k\r\n'
 ENDLESS = 'body_timeout: 1s\n'  # with an upstream that may take a minute
 
 
@@ -118,3 +123,29 @@ def test_a_client_that_takes_nothing_of_an_early_reply_is_still_cut(start_gatewa
             s.sendall(b'x' * (length - 1000))
         gateway.wait_quiet()
         wait_until(lambda: gateway.metric('semel_gateway_connections') == 0)
+
+
+# -- an odd reply ---------------------------------------------------------------------------------------
+
+def test_a_long_reason_that_is_cut_at_a_blank_reaches_its_client(start_gateway, upstream):
+    """63 bytes of it are kept."""
+    gateway = start_gateway()
+    upstream.plan = up.Forever(up.answers(b'HTTP/1.1 201 %s and more\r\nContent-Length: 2\r\n\r\nok' % WORD,
+                                          executes=True))
+    said = [gateway.raw(POST % field) for field in (KEYED, KEYED, b'')]
+    assert [raw.split(b'\r\n')[0] for raw in said] == [b'HTTP/1.1 201 ' + WORD] * 3
+    assert [b'Idempotent-Replayed' in raw for raw in said] == [False, True, False]
+    assert upstream.effects['k'] == 1
+
+
+def test_a_reason_that_was_stored_with_a_blank_at_its_end_is_replayed(start_gateway, upstream, build, sqlite_url):
+    gateway = start_gateway()
+    upstream.plan.append(up.answers(b'HTTP/1.1 201 %sx\r\nContent-Length: 2\r\n\r\nok' % WORD, executes=True))
+    assert statuses(gateway.raw(POST % KEYED)) == [201]
+    assert gateway.process.terminate() == 0
+    store = Store(build, sqlite_url)
+    ((before,),) = store.sql('SELECT headers FROM semel_command', None)
+    store.sql('UPDATE semel_command SET headers = ?', None, (before.replace(WORD + b'x', WORD + b' '),))
+    assert store.sql('SELECT headers FROM semel_command', None) != [(before,)]
+    raw = start_gateway().raw(POST % KEYED)
+    assert raw.startswith(b'HTTP/1.1 201 %s\r\n' % WORD) and b'Idempotent-Replayed: true' in raw
