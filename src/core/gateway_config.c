@@ -61,7 +61,7 @@ const struct setting gateway_settings[] = {
          .text = "How long a client may send, or take, no byte of a body."},
         {.name = "connect_timeout", .type = SETTING_DURATION, .offset = AT(connect_timeout_us),
          .min = 10 * MS, .max = 300 * SECOND, .fallback = "3s",
-         .text = "How long connecting to the upstream may take, name lookup included."},
+         .text = "How long connecting to the upstream may take, name lookup and all its addresses included."},
         {.name = "upstream_connections_max", .type = SETTING_INT,
          .offset = AT(upstream_connections_max), .min = 1, .max = 1000000, .fallback = "4096",
          .text = "Connections to the upstream of one worker; past it requests wait their turn."},

@@ -20,11 +20,9 @@ static void lookup_done(struct upstream *up, const char *failure)
                 struct upstream_conn *conn = up->unresolved;
                 up->unresolved = conn->next_unresolved;
                 conn->next_unresolved = NULL;
-                if (failure)
-                        upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, failure);
-                else
-                        upstream_conn_connect(conn, &up->addresses[up->next_address++ %
-                                                                   up->address_count]);
+                if (failure || !upstream_try_next(up, conn))
+                        upstream_conn_failed(conn, UPSTREAM_UNREACHABLE,
+                                             failure ? failure : "the name's lookup took too long");
         }
         upstream_free_if_done(up);
 }
@@ -39,20 +37,93 @@ void upstream_forget_unresolved(struct upstream *up, struct upstream_conn *conn)
                 *at = conn->next_unresolved;
 }
 
+size_t upstream_untried(const struct upstream *up, const struct upstream_conn *conn)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < UPSTREAM_ADDRESSES_MAX; i++)
+                n += up->addresses[i].known && !(conn->tried & 1U << i);
+        return n;
+}
+
+/* The slot that has this address, or NULL. */
+static struct upstream_address *slot_of(struct upstream *up, const struct addrinfo *a)
+{
+        for (size_t i = 0; i < UPSTREAM_ADDRESSES_MAX; i++)
+                if (a->ai_addrlen <= sizeof up->addresses[i].at &&
+                    memcmp(&up->addresses[i].at, a->ai_addr, a->ai_addrlen) == 0)
+                        return &up->addresses[i];
+        return NULL;
+}
+
+static void add_address(struct upstream *up, const struct addrinfo *a)
+{
+        struct upstream_address *slot = up->addresses;
+        struct upstream_address *end = slot + UPSTREAM_ADDRESSES_MAX;
+        while (slot < end && slot->known)
+                slot++;
+        if (slot == end || slot_of(up, a) || a->ai_addrlen > sizeof slot->at)
+                return;
+        *slot = (struct upstream_address){.known = true};
+        memcpy(&slot->at, a->ai_addr, a->ai_addrlen);
+}
+
+/* What is known of an address, and by whom it was tried, outlives a lookup. */
+static void take_addresses(struct upstream *up, const struct addrinfo *list)
+{
+        for (size_t i = 0; i < UPSTREAM_ADDRESSES_MAX; i++)
+                up->addresses[i].known = false;
+        for (const struct addrinfo *a = list; a; a = a->ai_next) {
+                struct upstream_address *slot = slot_of(up, a);
+                if (slot)
+                        slot->known = true;
+        }
+        for (const struct addrinfo *a = list; a; a = a->ai_next)
+                add_address(up, a);
+        up->looked_up_us = loop_now_us(up->loop);
+}
+
 static void on_addresses(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
 {
         struct upstream *up = req->data;
-        size_t n = 0;
-        for (struct addrinfo *a = status == 0 ? list : NULL; a && n < UPSTREAM_ADDRESSES_MAX;
-             a = a->ai_next)
-                if (a->ai_addrlen <= sizeof up->addresses[0])
-                        memcpy(&up->addresses[n++], a->ai_addr, a->ai_addrlen);
+        bool found = status == 0 && list;
+        if (found)
+                take_addresses(up, list);
         uv_freeaddrinfo(list);
-        if (n > 0) {
-                up->address_count = n;
-                up->looked_up_us = loop_now_us(up->loop);
+        lookup_done(up, found ? NULL : "the upstream's name cannot be resolved");
+}
+
+/* They take turns; one that failed lately comes when no other is left. */
+static struct upstream_address *next_address(struct upstream *up, unsigned tried)
+{
+        int64_t now_us = loop_now_us(up->loop);
+        struct upstream_address *found = NULL;
+        for (size_t i = 0; i < UPSTREAM_ADDRESSES_MAX; i++) {
+                size_t at = (up->next_address + i) % UPSTREAM_ADDRESSES_MAX;
+                struct upstream_address *a = &up->addresses[at];
+                if (!a->known || tried & 1U << at)
+                        continue;
+                if (!found || a->avoided_until_us <= now_us)
+                        found = a;
+                if (a->avoided_until_us <= now_us)
+                        break;
         }
-        lookup_done(up, n > 0 ? NULL : "the upstream's name cannot be resolved");
+        if (found)
+                up->next_address = (size_t)(found - up->addresses) + 1;
+        return found;
+}
+
+bool upstream_try_next(struct upstream *up, struct upstream_conn *conn)
+{
+        int64_t now_us = loop_now_us(up->loop);
+        struct upstream_address *a = next_address(up, conn->tried);
+        if (!a || now_us >= conn->connect_until_us)
+                return false;
+        /* One that does not answer leaves the others their share of the time. */
+        int64_t share_us = (conn->connect_until_us - now_us) / (int64_t)upstream_untried(up, conn);
+        conn->address = (size_t)(a - up->addresses);
+        conn->tried |= 1U << conn->address;
+        upstream_conn_connect(conn, &a->at, now_us + share_us);
+        return true;
 }
 
 static int lookup(struct upstream *up)
@@ -71,14 +142,11 @@ static int lookup(struct upstream *up)
  * when connecting to what it gave failed. */
 void upstream_resolve(struct upstream *up, struct upstream_conn *conn)
 {
-        bool fresh = up->address_count > 0 &&
-                     (up->numeric ||
+        bool fresh = up->numeric ||
+                     (up->looked_up_us > 0 &&
                       loop_now_us(up->loop) - up->looked_up_us < UPSTREAM_NAME_KEPT_US);
-        if (fresh) {
-                upstream_conn_connect(conn,
-                                      &up->addresses[up->next_address++ % up->address_count]);
+        if (fresh && upstream_try_next(up, conn))
                 return;
-        }
         conn->next_unresolved = up->unresolved;
         up->unresolved = conn;
         if (!up->looking_up && lookup(up) != 0)
@@ -88,11 +156,11 @@ void upstream_resolve(struct upstream *up, struct upstream_conn *conn)
 static void parse_numeric(struct upstream *up)
 {
         const struct address *a = &up->config.address;
-        struct sockaddr_storage *at = &up->addresses[0];
+        struct sockaddr_storage *at = &up->addresses[0].at;
         up->numeric = a->is_unix ||
                       uv_ip4_addr(a->host, a->port, (struct sockaddr_in *)at) == 0 ||
                       uv_ip6_addr(a->host, a->port, (struct sockaddr_in6 *)at) == 0;
-        up->address_count = up->numeric ? 1 : 0;
+        up->addresses[0].known = up->numeric;
 }
 
 /* -- who waits ----------------------------------------------------------------------------------- */

@@ -9,6 +9,9 @@
  * connection (a kept one that turns out to be dead), with another `ready`; after it, whatever happens is told, with the
  * number of bytes that may have left.
  *
+ * A name may have several addresses: new connections take them in turn, and one that cannot be made goes on with
+ * the next, within the time that connecting may take.
+ *
  * Kept connections: at most 2 s idle, and less if the upstream's Keep-Alive says so; looked at
  * before use; bytes that nobody asked for close them and never count as an answer.
  */

@@ -276,10 +276,14 @@ static void sock_on_drained(struct sock *s)
                 conn->call->handler->drained(conn->call);
 }
 
+static bool connect_again(struct upstream_conn *conn);
+
 static void sock_on_closed(struct sock *s)
 {
         struct upstream_conn *conn = (struct upstream_conn *)s;
         struct upstream *up = conn->up;
+        if (conn->state == UP_CONNECTING && connect_again(conn))
+                return;
         drop_buffers(conn);
         buf_release(&conn->out);
         buf_release(&conn->held);
@@ -301,14 +305,37 @@ static const struct sock_vt upstream_sock = {
 
 /* -- connecting ---------------------------------------------------------------------------------------- */
 
+/* An address took no connection.  true: the next one is tried, when this one's socket is closed. */
+static bool leave_address(struct upstream_conn *conn)
+{
+        struct upstream *up = conn->up;
+        int64_t now_us = loop_now_us(up->loop);
+        if (conn->tried == 0)
+                return false; /* the name took too long */
+        up->addresses[conn->address].avoided_until_us = now_us + UPSTREAM_AVOID_US;
+        up->looked_up_us = 0; /* ask the name again */
+        if (!conn->call || now_us >= conn->connect_until_us || upstream_untried(up, conn) == 0)
+                return false;
+        deadline_clear(&conn->deadline);
+        sock_close(&conn->sock);
+        return true;
+}
+
+static void connect_failed(struct upstream_conn *conn, const char *text)
+{
+        if (!leave_address(conn))
+                upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, text);
+}
+
 static void on_deadline(struct deadline *d)
 {
         struct upstream_conn *conn =
                 (struct upstream_conn *)((char *)d - offsetof(struct upstream_conn, deadline));
         switch (conn->state) {
         case UP_CONNECTING:
-                upstream_conn_failed(conn, UPSTREAM_UNREACHABLE,
-                                     "connecting to the upstream took too long");
+                connect_failed(conn, conn->sock.broken
+                                             ? "the upstream cannot be reached"
+                                             : "connecting to the upstream took too long");
                 return;
         case UP_IDLE:
                 upstream_conn_take(conn);
@@ -325,16 +352,16 @@ static void on_deadline(struct deadline *d)
 static void on_connect(uv_connect_t *req, int status)
 {
         struct upstream_conn *conn = req->data;
-        if (conn->state != UP_CONNECTING)
+        if (conn->state != UP_CONNECTING || conn->sock.closing)
                 return;
         if (status != 0) {
                 char text[160];
                 (void)snprintf(text, sizeof text, "the upstream cannot be reached: %s",
                                uv_strerror(status));
-                conn->up->looked_up_us = 0; /* ask the name again */
-                upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, text);
+                connect_failed(conn, text);
                 return;
         }
+        conn->up->addresses[conn->address].avoided_until_us = 0;
         sock_nodelay(&conn->sock);
         conn->idle_us = UPSTREAM_IDLE_US;
         if (conn->call)
@@ -343,39 +370,61 @@ static void on_connect(uv_connect_t *req, int status)
                 keep(conn); /* its call went away meanwhile */
 }
 
-void upstream_conn_connect(struct upstream_conn *conn, const struct sockaddr_storage *addr)
+void upstream_conn_connect(struct upstream_conn *conn, const struct sockaddr_storage *addr,
+                           int64_t until_us)
 {
         int rc = 0;
         conn->connect.data = conn;
+        deadline_set(conn->up->deadlines, &conn->deadline, until_us);
         if (conn->up->config.address.is_unix)
                 uv_pipe_connect(&conn->connect, &conn->sock.uv.pipe, conn->up->config.address.path,
                                 on_connect);
         else
                 rc = uv_tcp_connect(&conn->connect, &conn->sock.uv.tcp,
                                     (const struct sockaddr *)addr, on_connect);
-        if (rc != 0)
+        if (rc != 0 && !leave_address(conn))
                 fail_later(conn);
+}
+
+static int open_sock(struct upstream_conn *conn)
+{
+        struct upstream *up = conn->up;
+        int rc = sock_init(&conn->sock, up->loop, up->config.address.is_unix, &upstream_sock);
+        conn->sock.held = up->config.held_bytes;
+        return rc;
+}
+
+/* To the next address, if somebody still waits for it.  false: nothing is open any more. */
+static bool connect_again(struct upstream_conn *conn)
+{
+        bool opened = conn->call && open_sock(conn) == 0;
+        if (opened && upstream_try_next(conn->up, conn))
+                return true;
+        if (!opened)
+                conn->sock.closing = true;
+        upstream_conn_failed(conn, UPSTREAM_UNREACHABLE, "the upstream cannot be reached");
+        return opened;
 }
 
 struct upstream_conn *upstream_conn_new(struct upstream *up)
 {
         struct upstream_conn *conn = calloc(1, sizeof *conn);
-        if (!conn || sock_init(&conn->sock, up->loop, up->config.address.is_unix, &upstream_sock)) {
+        if (conn)
+                conn->up = up;
+        if (!conn || open_sock(conn) != 0) {
                 free(conn);
                 return NULL;
         }
-        conn->up = up;
         conn->deadline.fire = on_deadline;
         buf_init(&conn->out, SOCK_BACKLOG_MAX);
         buf_init(&conn->held, HELD_BYTES_MAX);
-        conn->sock.held = up->config.held_bytes;
         conn->next_all = up->all;
         if (conn->next_all)
                 conn->next_all->prev_all = conn;
         up->all = conn;
         up->conn_count++;
-        deadline_set(up->deadlines, &conn->deadline,
-                     loop_now_us(up->loop) + up->config.connect_timeout_us);
+        conn->connect_until_us = loop_now_us(up->loop) + up->config.connect_timeout_us;
+        deadline_set(up->deadlines, &conn->deadline, conn->connect_until_us);
         return conn;
 }
 

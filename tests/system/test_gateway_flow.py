@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who waits for whom: the upstream's time runs while it is waited for, and a client's while it is;
-and replies that are odd."""
+an upstream of several addresses is asked at one that takes connections; replies that are odd."""
 import contextlib
 import socket
 import threading
@@ -10,6 +10,8 @@ import pytest
 
 from support import Store
 from support import upstream as up
+from support.process import with_hosts
+from support.upstream import Upstream
 from support.wait import wait_until
 from support.wire import connect, read_all, statuses
 
@@ -123,6 +125,62 @@ def test_a_client_that_takes_nothing_of_an_early_reply_is_still_cut(start_gatewa
             s.sendall(b'x' * (length - 1000))
         gateway.wait_quiet()
         wait_until(lambda: gateway.metric('semel_gateway_connections') == 0)
+
+
+# -- a name with several addresses ---------------------------------------------------------------------
+
+@pytest.fixture
+def named_gateway(start_gateway, upstream, tmp):
+    """named_gateway('::1', '127.0.0.1') -> a gateway that knows its upstream by a name of these addresses."""
+    def start(*addresses, config=None):
+        (tmp / 'hosts').write_text(''.join(f'{a} several\n' for a in addresses))
+        upstream.plan = up.Forever(takes_one)
+        return start_gateway(url=f'http://several:{upstream.port}', prefix=with_hosts(tmp / 'hosts'), config=config)
+    return start
+
+
+def takes_one(u, conn, request):
+    """A request on each connection."""
+    conn.sendall(u.execute(request).replace(b'\r\n', b'\r\nConnection: close\r\n', 1))
+
+
+def test_an_address_that_refuses_is_passed_over(named_gateway, upstream):
+    """::1 and 127.0.0.3 always do, 127.0.0.2 from when it has had its turn as the others."""
+    gateway = named_gateway('::1', '127.0.0.3', '127.0.0.1', '127.0.0.2')
+    other = Upstream(host='127.0.0.2', port=upstream.port)
+    other.plan = upstream.plan
+    assert [gateway.post(f'a{i}').status for i in range(10)] == [201] * 10
+    assert upstream.total() and other.total(), 'one of them has all'
+    other.listener.shutdown(socket.SHUT_RDWR)
+    before = upstream.total()
+    assert [gateway.post(f'b{i}').status for i in range(10)] == [201] * 10
+    assert upstream.total() - before == 10
+    assert upstream.effects + other.effects == {f'{k}{i}': 1 for k in 'ab' for i in range(10)}
+    other.close()
+
+
+def test_only_when_no_address_takes_connections_a_request_has_failed(named_gateway, upstream):
+    gateway = named_gateway('::1', '127.0.0.1', '127.0.0.2')
+    upstream.listener.shutdown(socket.SHUT_RDWR)
+    assert [gateway.post('k').problem for _ in range(3)] == ['upstream-unreachable'] * 3
+    upstream.close()
+    back = Upstream(port=upstream.port)
+    assert gateway.post('k').status == 201 and back.effects == {'k': 1}
+    back.close()
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(named_gateway, upstream):
+    gateway = named_gateway('127.0.0.1', '127.0.0.2', config='connect_timeout: 2s\n')
+    with contextlib.ExitStack() as held, socket.socket() as silent:
+        silent.bind(('127.0.0.2', upstream.port))
+        silent.listen(0)
+        for _ in range(4):  # past the room of its backlog nobody is answered
+            s = held.enter_context(socket.socket())
+            s.setblocking(False)
+            s.connect_ex(silent.getsockname())
+        begun = time.monotonic()
+        assert [gateway.post(f'k{i}').status for i in range(3)] == [201] * 3
+        assert time.monotonic() - begun > 0.9, 'nobody waited for the silent one'
 
 
 # -- an odd reply ---------------------------------------------------------------------------------------

@@ -23,6 +23,14 @@ if os.geteuid() != 0:
              '--clear-groups')
 
 
+def with_hosts(path):
+    """Before a command: names are looked up in this file, instead of /etc/hosts."""
+    enter = ('unshare', '--mount', 'sh', '-c', f'mount --bind {path} /etc/hosts && exec "$@"', 'sh')
+    if os.geteuid() == 0:
+        return enter
+    return 'sudo', '-n', *enter, 'setpriv', f'--reuid={os.geteuid()}', f'--regid={os.getegid()}', '--clear-groups'
+
+
 def pid_1_below(pid):
     """The process under `pid` that is the first of its namespace."""
     while True:
