@@ -10,6 +10,7 @@ import pytest
 
 from support import Store
 from support import upstream as up
+from support.binaries import FULL
 from support.process import with_hosts
 from support.upstream import Upstream
 from support.wait import wait_until
@@ -19,6 +20,7 @@ LARGE = 12_000_000
 WORD = b'w' * 62
 POST = b'POST /orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n%s\r\n'
 KEYED = b'Idempotency-Key: k\r\n'
+PATIENCE = 1 if FULL else 4  # upstream_timeout, in seconds
 ENDLESS = 'body_timeout: 1s\n'  # with an upstream that may take a minute
 
 
@@ -45,7 +47,7 @@ def reader(gateway, request, room=4096):
 def test_a_client_that_takes_its_reply_slowly_is_not_cut_by_the_upstreams_time(start_gateway, upstream):
     """A passed reply, and one of a key that is too large to keep: at a slow pace for some times
     upstream_timeout, then fast."""
-    gateway = start_gateway('--upstream-timeout', '1s')
+    gateway = start_gateway('--upstream-timeout', f'{PATIENCE}s')
     done = []
     upstream.plan += [sends_large(done)] * 2
     with reader(gateway, b'GET /passed HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n') as passed, \
@@ -53,7 +55,7 @@ def test_a_client_that_takes_its_reply_slowly_is_not_cut_by_the_upstreams_time(s
                             b'Content-Length: 0\r\n\r\n') as keyed:
         out = {s: s.recv(1024) for s in (passed, keyed)}
         begun = time.monotonic()
-        while time.monotonic() - begun < 2.5:
+        while time.monotonic() - begun < 2.5 * PATIENCE:
             for s in out:
                 out[s] += s.recv(512)
             threading.Event().wait(0.05)
@@ -66,12 +68,12 @@ def test_a_client_that_takes_its_reply_slowly_is_not_cut_by_the_upstreams_time(s
 
 
 def test_a_client_that_is_silent_amid_its_upload_is_not_told_that_the_upstream_is(start_gateway, upstream):
-    gateway = start_gateway('--upstream-timeout', '1s')
+    gateway = start_gateway('--upstream-timeout', f'{PATIENCE}s')
     with connect(gateway) as s:
         s.sendall(b'POST /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n'
                   b'5\r\nhello\r\n')
         wait_until(lambda: upstream.connections)
-        s.settimeout(2)
+        s.settimeout(2 * PATIENCE)
         with pytest.raises(TimeoutError):  # for twice upstream_timeout nothing is said
             s.recv(1)
         assert not upstream.requests
@@ -83,10 +85,14 @@ def test_a_client_that_is_silent_amid_its_upload_is_not_told_that_the_upstream_i
 
 def test_an_upstream_that_does_not_answer_an_upload_is_still_cut(start_gateway, upstream):
     """Its time begins when the whole of the body was given to it, or when it takes no more of it."""
-    gateway = start_gateway('--upstream-timeout', '1s')
+    gateway = start_gateway('--upstream-timeout', f'{PATIENCE}s')
     head = b'POST /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n'
     upstream.plan.append(up.hangs(False))
-    assert statuses(gateway.raw(head % 5 + b'hello')) == [504]
+    with connect(gateway) as s:
+        s.sendall(head % 5 + b'he')
+        wait_until(lambda: upstream.connections)
+        s.sendall(b'llo')
+        assert statuses(read_all(s)) == [504]
 
     def reads_nothing(u, conn, request):
         conn.recv(1)
