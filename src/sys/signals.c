@@ -12,12 +12,21 @@
 
 static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 
+/* A blocked signal is kept and read though it is ignored: those that are ignored stay out. */
+static void set_fill(sigset_t *set)
+{
+        struct sigaction now;
+        sigemptyset(set);
+        for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+                if (taken[i] == SIGCHLD || sigaction(taken[i], NULL, &now) != 0 ||
+                    now.sa_handler != SIG_IGN)
+                        sigaddset(set, taken[i]);
+}
+
 int signals_open(struct signals *s)
 {
         sigset_t set, before;
-        sigemptyset(&set);
-        for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-                sigaddset(&set, taken[i]);
+        set_fill(&set);
         /* Whoever started us may ignore SIGCHLD; then a child's exit code would be lost. */
         struct sigaction fresh = {.sa_handler = SIG_DFL};
         if (sigaction(SIGCHLD, &fresh, NULL) != 0 || sigprocmask(SIG_BLOCK, &set, &before) != 0)

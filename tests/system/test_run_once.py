@@ -227,6 +227,24 @@ def test_a_signal_ends_the_waiting(job):
     assert runner.wait() == 3 and job.effects() == 1
 
 
+def test_an_ignored_hangup_stays_ignored(job, procs):
+    """nohup: a signal that was ignored does not end the waiting."""
+    runner = job.start()
+    job.running()
+    waiter = procs.start(['sh', '-c', 'trap "" HUP; exec "$@"', 'sh', *job.argv('--wait', '60s')])
+    wait_until(lambda: int(_status(waiter.pid, 'SigBlk'), 16) & 1 << signal.SIGTERM - 1, what='it waits')
+    waiter.send(signal.SIGHUP)
+    wait_until(lambda: not int(_status(waiter.pid, 'ShdPnd'), 16), what='the signal to be taken or dropped')
+    job.go()
+    assert runner.wait() == 3 and waiter.wait() == 3, waiter.logs()
+    assert waiter.out_bytes() == OUT and job.effects() == 1
+
+
+def _status(pid, name):
+    with open(f'/proc/{pid}/status', encoding='ascii') as f:
+        return next(line.split(':')[1].strip() for line in f if line.startswith(name + ':'))
+
+
 def test_a_reader_that_goes_away_does_not_stop_the_recording(job_of, procs):
     job = job_of('echo x >> {e}; head -c 300000 /dev/zero; exit 5')
     r, w = os.pipe()
