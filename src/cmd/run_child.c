@@ -51,9 +51,13 @@ static void stream_read(struct stream *s, struct run_output *output)
         s->n = s->closed ? 0 : (size_t)n;
 }
 
-/* A pipe that poll() calls writable takes PIPE_BUF bytes without blocking, and no more. */
+/* A pipe that poll() calls writable takes PIPE_BUF bytes without blocking, and no more.  Both
+ * streams may be one pipe: what was said before the other one wrote is not true any more. */
 static void stream_write(struct stream *s)
 {
+        struct pollfd now = {.fd = s->to, .events = POLLOUT};
+        if (poll(&now, 1, 0) <= 0)
+                return;
         size_t n = s->n - s->at < PIPE_BUF ? s->n - s->at : PIPE_BUF;
         ssize_t written = write(s->to, s->chunk + s->at, n);
         if (written >= 0) {

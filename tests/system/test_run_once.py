@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`semel run`: once per key, the same bytes and exit code for everybody after."""
 import datetime
+import fcntl
 import json
 import os
+import select
 import signal
+import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -272,6 +276,47 @@ def test_a_slow_reader_does_not_stop_the_recording(job_of, store):
             got += len(chunk)
         assert got == 100000 and p.wait(30) == 0
     finally:
+        os.close(r)
+        p.kill()
+        p.wait()
+
+
+def _unread(fd):
+    return struct.unpack('i', fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+
+
+def _full(fd):
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return not poll.poll(0)
+
+
+def test_a_slow_reader_of_both_streams_does_not_stop_the_recording(job_of, store):
+    """One pipe for both (2>&1), and it is full: room for one write is not room for two."""
+    # more than a pipe takes: when the command is through, something of each stream waits to be passed on
+    job = job_of('head -c 66000 /dev/zero; head -c 66000 /dev/zero >&2; echo x >> {e}; read _ < {go}')
+    r, w = os.pipe()
+    os.set_blocking(w, False)
+    while not _full(w):
+        os.write(w, bytes(4096))
+    os.set_blocking(w, True)
+    left = _unread(r) + 2 * 66000
+    p = subprocess.Popen(job.argv(), stdin=subprocess.DEVNULL, stdout=w, stderr=w)
+    try:
+        job.running()
+        left -= len(os.read(r, 4096))
+        wait_until(lambda: _full(w), 20, 'one stream has written')
+        job.go()
+        store.wait_state(job.key, 'COMPLETED')
+        assert p.poll() is None and _unread(r) < left
+        os.close(w)
+        w = None
+        while chunk := os.read(r, 65536):
+            left -= len(chunk)
+        assert left == 0 and p.wait(30) == 0
+    finally:
+        if w is not None:
+            os.close(w)
         os.close(r)
         p.kill()
         p.wait()
