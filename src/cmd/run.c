@@ -136,8 +136,12 @@ static semel_code open_lock(struct run *run, const char *url, semel_error *err)
 
 /* -- replay ----------------------------------------------------------------------------------- */
 
+/* Where the output is kept, whoever did not get it gets it from the key. */
+#define GIVEN_AGAIN "; the same call again gives it again"
+
 static int replay(const struct run *run, const semel_reply *rep)
 {
+        struct run_unwritten unwritten = {0};
         size_t n, written;
         const void *body = semel_reply_body(rep, &n);
         int status = semel_reply_status(rep);
@@ -147,15 +151,14 @@ static int replay(const struct run *run, const semel_reply *rep)
                 say_note("\"%s\" ran before, with exit code %d; its output was not kept", run->key,
                          status);
         } else if (!run_output_view(rep, &written)) {
-                (void)fd_write_all(STDOUT_FILENO, body, n);
+                run_write(&unwritten, RUN_STDOUT, span_of(body, n));
         } else {
                 struct run_cursor cur = {span_of(body, n)};
                 enum run_stream stream;
                 struct span bytes;
                 int more;
                 while ((more = run_output_next(&cur, &stream, &bytes)) == 1)
-                        (void)fd_write_all(stream == RUN_STDOUT ? STDOUT_FILENO : STDERR_FILENO,
-                                           bytes.p, bytes.n);
+                        run_write(&unwritten, stream, bytes);
                 if (more < 0)
                         say_error("the kept output of \"%s\" is damaged from here on", run->key);
         }
@@ -163,7 +166,10 @@ static int replay(const struct run *run, const semel_reply *rep)
                 say_error("\"%s\" was resolved with status %d, which is no exit code", run->key, status);
                 return EXIT_CODE_DOWN;
         }
-        return status;
+        if (unwritten.why == 0)
+                return status;
+        run_unwritten_say(&unwritten, GIVEN_AGAIN); /* all that a replay has to do */
+        return EXIT_CODE_DOWN;
 }
 
 /* -- recording ---------------------------------------------------------------------------------- */
@@ -241,6 +247,20 @@ static bool record_child(struct run *run, const struct run_child *child)
 
 /* -- running ------------------------------------------------------------------------------------ */
 
+/* Record what the command did, and only then wait for our own readers. */
+static void record_and_flush(struct run *run, struct run_child *child)
+{
+        /* Else what it left behind keeps the lock: as long as that lives, nobody takes over. */
+        bool recorded = record_child(run, child);
+        bool kept = recorded && !child->output->too_big && !exit_set_has(&run->release_on, child->code);
+        if (recorded)
+                lock_file_remove(&run->rc.lock);
+        signals_close(&run->signals); /* from here on a signal may end us */
+        run_child_flush(child);
+        if (child->unwritten.why != 0) /* it ran: how, says its own exit code */
+                run_unwritten_say(&child->unwritten, kept ? GIVEN_AGAIN : "");
+}
+
 /* Nothing happened: the key is free again. */
 static void give_back(struct run *run)
 {
@@ -308,11 +328,7 @@ static int run_claimed(struct run *run)
         int started = run_child(&child), why = errno, code;
         renewal_stop(&renewal);
         if (started == 0) {
-                /* Else what it left behind keeps the lock: as long as that lives, nobody takes over. */
-                if (record_child(run, &child))
-                        lock_file_remove(&run->rc.lock);
-                signals_close(&run->signals); /* from here on a signal may end us */
-                run_child_flush(&child);
+                record_and_flush(run, &child);
                 code = child.code;
         } else {
                 code = not_started(run, why);
@@ -443,14 +459,16 @@ const struct subcommand subcommand_run = {
                 "its environment, says --idempotent: exactly once.\n"
                 "\n"
                 "A command that cannot be started leaves the key free (127: not found, 126).\n"
-                "Background processes that it leaves behind should redirect their output.\n",
+                "Background processes that it leaves behind should redirect their output.  Output that\n"
+                "cannot be written (a full disk) is kept all the same, and said on stderr.\n",
         .examples = "semel run daily-report-$(date +%F) -- ./report.sh\n"
                     "semel run deploy-$SHA --wait 5m --db postgres://app@db/ops -- ./deploy \"$SHA\"\n"
                     "semel run import-7 --release-on 75 -- ./import 7   # its 75 means: not begun\n",
         .exits = "N   the command's own, also when it is replayed; 128 + n after signal n\n"
                  "64  usage: the command line is wrong, and stderr says how\n"
                  "65  the key was used for another command line\n"
-                 "69  the store is down or refuses; nothing ran\n"
+                 "69  nothing ran: the store is down or refuses; or the output of an earlier run could\n"
+                 "    not be written: the same again is safe\n"
                  "75  in flight: another call runs it; try again later\n"
                  "76  nobody knows whether it ran: `semel keys resolve`\n",
         .options = OPTION_SET(run_options),

@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cmd/say.h"
 #include "sys/files.h"
 #include "sys/process.h"
 
@@ -23,7 +25,8 @@ struct stream {
         enum run_stream name;
         int from, to;
         bool ended;  /* nothing more comes */
-        bool closed; /* our own reader is gone: keep on reading and keeping */
+        bool closed; /* nothing can be passed on any more: keep on reading and keeping */
+        int why;     /* errno of the write that failed, 0: none */
         size_t at, n; /* chunk[at..n) is not passed on yet */
         uint8_t chunk[CHUNK_BYTES];
 };
@@ -63,6 +66,7 @@ static void stream_write(struct stream *s)
         if (written >= 0) {
                 s->at += (size_t)written;
         } else if (errno != EINTR && errno != EAGAIN) {
+                s->why = errno;
                 s->closed = true;
                 s->at = s->n = 0;
         }
@@ -100,6 +104,12 @@ static void stream_drain(struct stream *s, struct run_output *output, struct buf
         }
 }
 
+static void unwritten_add(struct run_unwritten *u, enum run_stream name, int why)
+{
+        if (why != 0 && why != EPIPE && u->why == 0)
+                *u = (struct run_unwritten){why, name};
+}
+
 /* Pass a signal on; true when the command has ended. */
 static bool take_signals(struct run_child *c, const struct process *p)
 {
@@ -135,16 +145,33 @@ int run_child(struct run_child *c)
                 if (fds[0].revents)
                         ended = take_signals(c, &p);
         }
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
                 stream_drain(&streams[i], c->output, &c->tail[i]);
+                unwritten_add(&c->unwritten, streams[i].name, streams[i].why);
+        }
         process_close(&p);
         return 0;
 }
 
+void run_write(struct run_unwritten *u, enum run_stream name, struct span bytes)
+{
+        int to = name == RUN_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+        if (u->why != 0 && u->name == name)
+                return;
+        if (fd_write_all(to, bytes.p, bytes.n) != 0)
+                unwritten_add(u, name, errno);
+}
+
+void run_unwritten_say(const struct run_unwritten *u, const char *then)
+{
+        say_error("cannot write to %s: %s%s", u->name == RUN_STDOUT ? "stdout" : "stderr",
+                  strerrordesc_np(u->why), then);
+}
+
 void run_child_flush(struct run_child *c)
 {
-        (void)fd_write_all(STDOUT_FILENO, c->tail[0].p, c->tail[0].n);
-        (void)fd_write_all(STDERR_FILENO, c->tail[1].p, c->tail[1].n);
+        run_write(&c->unwritten, RUN_STDOUT, buf_span(&c->tail[0]));
+        run_write(&c->unwritten, RUN_STDERR, buf_span(&c->tail[1]));
 }
 
 void run_child_release(struct run_child *c)

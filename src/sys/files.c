@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,11 @@ int fd_write_all(int fd, const void *p, size_t n)
                 ssize_t written = write(fd, at, n);
                 if (written < 0 && errno == EINTR)
                         continue;
+                if (written < 0 && errno == EAGAIN) { /* whoever gave it to us made it so */
+                        struct pollfd room = {.fd = fd, .events = POLLOUT};
+                        (void)poll(&room, 1, -1);
+                        continue;
+                }
                 if (written < 0)
                         return -1;
                 at += written;

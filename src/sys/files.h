@@ -20,7 +20,7 @@ int dir_make(const char *path);
 /* Append a file ("-" is stdin) to the buf.  0, or -1 with errno; EFBIG beyond the buf's maximum. */
 int file_read(const char *path, struct buf *b);
 
-/* Write all of it, over signals and short writes.  0, or -1 with errno. */
+/* Write all of it, over signals and short writes; waits for room.  0, or -1 with errno. */
 int fd_write_all(int fd, const void *p, size_t n);
 
 #endif

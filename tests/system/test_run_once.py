@@ -322,6 +322,55 @@ def test_a_slow_reader_of_both_streams_does_not_stop_the_recording(job_of, store
         p.wait()
 
 
+def test_output_that_cannot_be_written_is_said(job_of, procs):
+    job = job_of('echo x >> {e}; seq 1000')
+
+    def run(to):
+        return procs.run(['sh', '-c', f'exec "$@" {to}', 'sh', *job.argv()])
+    first, again = run('>/dev/full'), run('>/dev/full')
+    # it ran, and its own exit code says how; a replay has nothing to do but to give its output
+    assert (first.returncode, again.returncode) == (0, 69)
+    for p in (first, again):
+        assert p.err().count('\n') == 1, p.logs()
+        assert 'cannot write to stdout: No space left on device' in p.err()
+        assert 'the same call again gives it again' in p.err()
+    assert len(run('').out().splitlines()) == 1000 and job.effects() == 1
+
+
+def test_a_reader_that_has_gone_is_no_error(job_of):
+    job = job_of('echo x >> {e}; seq 1000; exit 5')
+    for _ in range(2):
+        r, w = os.pipe()
+        os.close(r)
+        p = subprocess.run(job.argv(), stdin=subprocess.DEVNULL, stdout=w, stderr=subprocess.PIPE,
+                           timeout=60, check=False)
+        os.close(w)
+        assert (p.returncode, p.stderr) == (5, b'')
+
+
+def test_a_stdout_that_does_not_block_gets_all_of_it(job_of):
+    job = job_of('head -c 300000 /dev/zero')
+    for _ in range(2):
+        r, w = os.pipe()
+        os.set_blocking(w, False)
+        p = subprocess.Popen(job.argv(), stdin=subprocess.DEVNULL, stdout=w, stderr=subprocess.PIPE)
+        try:
+            wait_until(lambda: _full(w), 20, 'the pipe to be full')
+            os.close(w)
+            w = None
+            got = 0
+            while chunk := os.read(r, 65536):
+                got += len(chunk)
+            assert got == 300000
+            assert p.communicate(timeout=30)[1] == b'' and p.returncode == 0
+        finally:
+            if w is not None:
+                os.close(w)
+            os.close(r)
+            p.kill()
+            p.communicate()
+
+
 def test_a_background_process_left_behind_is_not_waited_for(job_of, tmp):
     job = job_of('(echo $$ > {d}/bg; read _ < {go}) & echo done')
     p = job.run(timeout=20)
