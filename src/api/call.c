@@ -94,6 +94,7 @@ void semel_call_free(semel_call *call)
         semel_reply_free(call->last);
         free(call->url);
         free(call->content_type);
+        free(call->added_type);
         free(call->key_line);
         free(call->type_line);
         free(call->ca_file);
@@ -150,6 +151,19 @@ semel_code semel_call_set_body(semel_call *call, const void *body, size_t n,
         return SEMEL_OK;
 }
 
+/* What is sent counts for the request's digest: all of it, where a caller adds two. */
+static bool add_type(semel_call *call, const char *value)
+{
+        char *all = NULL;
+        int n = call->added_type ? asprintf(&all, "%s\n%s", call->added_type, value)
+                                 : asprintf(&all, "%s", value);
+        if (n < 0)
+                return false;
+        free(call->added_type);
+        call->added_type = all;
+        return true;
+}
+
 semel_code semel_call_add_header(semel_call *call, const char *name, const char *value,
                                  semel_error *err)
 {
@@ -165,11 +179,11 @@ semel_code semel_call_add_header(semel_call *call, const char *name, const char 
                                "a call has at most %d headers of at most %d bytes",
                                LIMIT_CALL_HEADERS, LIMIT_CALL_HEADER_BYTES);
         char *line = header_line(name, value);
-        if (!line)
+        if (!line || (header_name_is(n, "Content-Type") && !add_type(call, value))) {
+                free(line);
                 return no_memory(err);
+        }
         call->headers[call->header_count++] = line;
-        if (header_name_is(n, "Content-Type"))
-                call->has_content_type = true;
         return SEMEL_OK;
 }
 

@@ -21,8 +21,9 @@ struct semel_call {
         char shown[CALL_SHOWN_BYTES_MAX]; /* the URL without its secrets */
         struct key key;
         struct buf body;
-        bool has_body, has_content_type;
+        bool has_body;
         char *content_type; /* of semel_call_set_body(); NULL: none */
+        char *added_type;   /* of semel_call_add_header(), one a line: sent in its place */
         char *headers[LIMIT_CALL_HEADERS]; /* as libcurl wants them */
         size_t header_count;
         char *key_line, *type_line;

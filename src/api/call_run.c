@@ -42,7 +42,7 @@ static void make_request(struct call_run *run)
         for (size_t i = 0; i < call->header_count; i++)
                 run->headers[n++] = call->headers[i];
         run->headers[n++] = "Expect:"; /* libcurl adds it to big bodies, and a form's type to all */
-        if (!call->has_content_type)
+        if (!call->added_type)
                 run->headers[n++] = call->type_line ? call->type_line : "Content-Type:";
         run->req = (struct call_request){.method = call->method,
                                          .url = call->url,

@@ -26,12 +26,15 @@ enum {
 /* method NUL url NUL content type NUL body: none of the first three holds a NUL. */
 static semel_code set_request(semel_call *call, semel_command *cmd, semel_error *err)
 {
-        const char *type = call->content_type ? call->content_type : "";
+        const char *type = call->added_type     ? call->added_type
+                           : call->content_type ? call->content_type
+                                                : "";
         const struct span pieces[] = {span_of(call->method, strlen(call->method) + 1),
                                       span_of(call->url, strlen(call->url) + 1),
                                       span_of(type, strlen(type) + 1), buf_span(&call->body)};
         struct buf all;
-        buf_init(&all, LIMIT_CALL_BODY_BYTES + 2 * LIMIT_CALL_URL_BYTES + LIMIT_CALL_HEADER_BYTES);
+        buf_init(&all, LIMIT_CALL_BODY_BYTES + 2 * LIMIT_CALL_URL_BYTES +
+                               LIMIT_CALL_HEADERS * LIMIT_CALL_HEADER_BYTES);
         semel_code code = buf_append_spans(&all, pieces, 4) == BUF_OK
                                   ? semel_command_set_request(cmd, all.p, all.n, err)
                                   : err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for a call");

@@ -401,8 +401,19 @@ def test_h60_another_request_with_the_key_sends_nothing(up, call, store):
     for change in ({'data': 'other'}, {'method': 'PUT'}):
         p, _ = call(up.url + '/c', '--db', store.url, **change)
         assert p.returncode == REJECTED and 'USED FOR ANOTHER REQUEST' in p.err()
-    p, _ = call(up.url + '/other', '--db', store.url)
-    assert p.returncode == REJECTED
+    for args in (['/other'], ['/c', '--header', 'Content-Type: text/x']):
+        p, _ = call(up.url + args[0], '--db', store.url, *args[1:])
+        assert p.returncode == REJECTED, args
+    assert len(up.requests) == 1
+
+
+def test_h60_a_content_type_that_was_added_is_the_one_that_counts(up, call, store):
+    def typed(line):
+        return call(up.url + '/c', '--db', store.url, '--header', line)[0]
+    assert typed('Content-Type: text/x').returncode == DONE
+    assert typed('content-type:text/x').returncode == DONE
+    p = typed('Content-Type: text/y')
+    assert p.returncode == REJECTED and 'USED FOR ANOTHER REQUEST' in p.err()
     assert len(up.requests) == 1
 
 
