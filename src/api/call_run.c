@@ -148,25 +148,39 @@ static semel_code wait_holding(struct call_run *run, int64_t us, semel_error *er
         }
 }
 
+/* The longest that an attempt may take now. */
+static int64_t attempt_us(const struct call_run *run)
+{
+        int64_t left_us = run->deadline_us - clock_boot_us();
+        return run->call->attempt_ms * MS < left_us ? run->call->attempt_ms * MS : left_us;
+}
+
+/* The deadline is over.  SEMEL_OK: the last attempt says what is known. */
+static semel_code over(const struct call_run *run, semel_error *err)
+{
+        return run->tries > 0 ? SEMEL_OK
+                              : err_set(err, SEMEL_ERR_BUSY,
+                                        "the deadline was over before the first attempt");
+}
+
 /* Attempts until one is final or none fits.  SEMEL_OK: run->verdict says how it ended.  Else err
  * says why it stopped between two attempts. */
 static semel_code attempts(struct call_run *run, semel_error *err)
 {
         struct semel_call *call = run->call;
         for (;;) {
-                int64_t left_us = run->deadline_us - clock_boot_us();
-                int64_t most_us = call->attempt_ms * MS < left_us ? call->attempt_ms * MS : left_us;
+                int64_t most_us = attempt_us(run);
                 if (most_us <= 0)
-                        return run->tries > 0
-                                       ? SEMEL_OK
-                                       : err_set(err, SEMEL_ERR_BUSY,
-                                                 "the deadline was over before the first attempt");
+                        return over(run, err);
                 if (call_sleep(call, 0))
                         return err_set(err, SEMEL_ERR_PEER_DOWN, "cancelled");
                 semel_code code = call_hold_keep(call, &run->hold, most_us / MS + LEASE_MARGIN_MS,
                                                  run->deadline_us, err);
                 if (code != SEMEL_OK)
                         return code;
+                most_us = attempt_us(run); /* the store has taken its time */
+                if (most_us <= 0)
+                        return over(run, err);
                 int64_t before_us = clock_boot_us();
                 attempt(run, most_us);
                 int64_t after_us = clock_boot_us(), wait_us = next_wait_us(run);
