@@ -26,7 +26,7 @@ static enum charge_result result_of(semel_call_result r)
         case SEMEL_CALL_REJECTED: return CHARGE_REFUSED;
         case SEMEL_CALL_UNKNOWN:
         case SEMEL_CALL_IN_FLIGHT:
-        case SEMEL_CALL_ERROR: /* nothing was sent now, but perhaps by an earlier call */
+        case SEMEL_CALL_ERROR:
                 break;
         }
         return CHARGE_UNKNOWN;
@@ -47,8 +47,12 @@ enum charge_result charge(const char *pay_url, const char *key, const char *orde
             semel_call_set_body(call, body, strlen(body), "application/json", err) == SEMEL_OK &&
             semel_call_set_deadline_ms(call, within_ms,
                                        within_ms < ATTEMPT_MS ? within_ms : ATTEMPT_MS,
-                                       err) == SEMEL_OK)
+                                       err) == SEMEL_OK) {
+                /* Perhaps by a process that has ended: then a provider that is not reached, or lets
+                 * nobody in today (401), has refused nothing. */
+                semel_call_set_sent_before(call, true);
                 result = result_of(semel_call_run(call, rep, err));
+        }
         if (result != CHARGE_DONE)
                 snprintf(why, CHARGE_WHY_BYTES, "%s (status %d): %.150s", words[result],
                          rep ? semel_reply_status(rep) : 0, semel_error_text(err));

@@ -11,7 +11,7 @@
  *     case SEMEL_CALL_DONE:     ...                         // 2xx: it happened
  *     case SEMEL_CALL_REJECTED: ...                         // the provider refused: it did not happen
  *     case SEMEL_CALL_UNKNOWN:  ...                         // nobody knows; ask again with the same key
- *     default:                  ...                         // nothing happened: err says why
+ *     default:                  ...                         // nothing was done now: err says why
  *     }
  *
  * Each attempt is one connection of its own, so that nothing below sends again unseen; no redirect
@@ -38,13 +38,17 @@ typedef enum semel_call_result {
         SEMEL_CALL_REJECTED = 1, /* a final reply that says no: it did not happen (4xx, and 301, 307
                                     and 308, which send one elsewhere: redirects are never
                                     followed).  422 says that the key was used for another
-                                    request: a bug of the caller's */
+                                    request: a bug of the caller's.  What is refused at the front
+                                    door (401, 403, 407, 421, a redirect) was refused before anybody
+                                    looked at the key: that says nothing of earlier objects and
+                                    processes, see semel_call_set_sent_before() */
         SEMEL_CALL_UNKNOWN = 2,  /* no final reply, and some attempt may have been executed: call
                                     again with the same key, URL and bytes */
         SEMEL_CALL_IN_FLIGHT = 3, /* with a store: another process is at it; nothing was sent:
                                      semel_error_retry_after_s() says when to try again */
         SEMEL_CALL_ERROR = 4     /* nothing happened: nothing was sent at all, or each attempt was
-                                    refused for now (429): err says why */
+                                    refused for now (429): err says why.  Of this object's runs,
+                                    again, unless a store or the caller knows of earlier ones */
 } semel_call_result;
 
 /* method, url (http or https) and key are copied; the key is fixed before the first attempt and
@@ -68,6 +72,12 @@ SEMEL_API semel_code semel_call_set_deadline_ms(semel_call *call, int64_t deadli
                                                 int64_t attempt_ms, semel_error *err);
 /* How many attempts at most; 0, the default: as many as fit into the deadline. */
 SEMEL_API semel_code semel_call_set_attempts_max(semel_call *call, int attempts, semel_error *err);
+/* Does the caller know that the key may have been sent before, by another object or a process that
+ * has ended, and not what became of it?  Then a refusal at the front door, and a provider that is
+ * not reached, are SEMEL_CALL_UNKNOWN: they say nothing about what was sent before.  Runs of this
+ * object are remembered by themselves: after SEMEL_CALL_UNKNOWN it is as if this were set, until a
+ * final reply says no.  A store (below) remembers other processes too. */
+SEMEL_API void semel_call_set_sent_before(semel_call *call, bool sent_before);
 /* Remember the call in a store (borrowed): the key (mode `call`) and a digest of method, URL,
  * content type and body.  A restarted process goes on with the same key and bytes, two processes
  * with one key do not send at the same time, and a finished call is answered from the store
@@ -94,7 +104,8 @@ SEMEL_API void semel_call_on_attempt(semel_call *call,
                                      void *arg);
 
 /* Send until there is a final reply, or the deadline comes.  Blocks.  Not while another thread runs
- * the same object; it may be run again: with the same key and bytes.
+ * the same object; it may be run again, with the same key and bytes, and then knows that an earlier
+ * run may have had its effect.
  * reply  filled with the last reply that came, final or not (status 0: none came); a body over
  *        64 MiB is not kept, and the reply is a tombstone.  NULL: not wanted.
  * err    filled for everything but SEMEL_CALL_DONE: one sentence that says what to do.  With

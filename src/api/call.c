@@ -211,6 +211,11 @@ semel_code semel_call_set_attempts_max(semel_call *call, int attempts, semel_err
         return SEMEL_OK;
 }
 
+void semel_call_set_sent_before(semel_call *call, bool sent_before)
+{
+        call->maybe = sent_before;
+}
+
 semel_code semel_call_set_store(semel_call *call, semel_store *st, semel_error *err)
 {
         err_clear(err);

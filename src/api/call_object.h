@@ -35,6 +35,8 @@ struct semel_call {
         void *on_attempt_arg;
         int cancel_fd; /* an eventfd: safe in a signal handler */
 
+        bool maybe; /* a run before, or one of another object, may have had its effect */
+
         /* of the last run */
         int attempts;
         struct semel_reply *last; /* the last whole reply */

@@ -201,7 +201,7 @@ static semel_call_result give_up(const struct call_run *run, const semel_error *
 {
         double s = (double)(clock_boot_us() - run->begun_us) / (double)SECOND;
         const char *what = stopped->code != SEMEL_OK ? stopped->text : run->what;
-        if (run->maybe || run->hold.earlier) {
+        if (run->maybe) {
                 (void)err_set(err, SEMEL_ERR_UNKNOWN,
                               "nobody knows whether it happened, after %d attempts in %.1f s "
                               "(%.240s); call again with the same key and the same request",
@@ -270,10 +270,12 @@ semel_call_result semel_call_run(semel_call *call, semel_reply *reply, semel_err
         call_reply_init(&run.reply);
         make_request(&run);
         if (call_hold_begin(call, &run.hold, &result, err)) {
-                run.maybe = run.hold.earlier;
+                run.maybe = call->maybe || run.hold.earlier;
                 if (attempts(&run, &stopped) == SEMEL_OK)
                         err_clear(&stopped); /* the store complained, and it went on */
                 result = conclude(&run, &stopped, err);
+                /* For the next run: only a final no says that no attempt had an effect. */
+                call->maybe = run.maybe && result != SEMEL_CALL_REJECTED;
         }
         call_reply_release(&run.reply);
         (void)eventfd_read(call->cancel_fd, &drained);

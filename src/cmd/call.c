@@ -362,11 +362,14 @@ const struct subcommand subcommand_call = {
                 "\n"
                 "Exit code 76 is not a failure: some attempt may have been executed, and no final reply\n"
                 "came.  Run the same command line again: the same key asks what became of it.  Only 65\n"
-                "and 69 say that it did not happen.\n"
+                "and 69 say that it did not happen.  Without --db nobody remembers the 76: a later 69, and\n"
+                "a 65 of the front door (401, 403, 407, 421, a redirect), speak of their own run only and\n"
+                "say nothing of the one before.  Go on, with the same key.\n"
                 "\n"
                 "With --db the call survives this process: key and a digest of the request are kept, a\n"
                 "second process with the key sends nothing (75), one that comes after a crash goes on,\n"
-                "and a finished call is answered from the store for 24 h.\n",
+                "after a 76 neither 65 of the front door nor 69 is said, and a finished call is answered\n"
+                "from the store for 24 h.\n",
         .examples = "semel call POST https://pay.example/charges --key order-7:charge:req-9 \\\n"
                     "    --data '{\"amount\": 500}' --header \"Authorization: Bearer $TOKEN\"\n"
                     "semel call PUT https://api.example/x --key import-7 --data @x.json --deadline 5m\n"

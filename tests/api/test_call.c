@@ -23,7 +23,7 @@
 /* What the server does with each connection, in order; behind the end, 201.
  *   'c'  read the request, close without an answer
  *   'h'  read the request, answer when the server ends
- *   '5'  500        '9'  409        '4'  402 */
+ *   '5'  500        '9'  409        '4'  402        '1'  401 */
 struct server {
         const char *script;
         int listener, port;
@@ -74,6 +74,7 @@ static void serve_one(struct server *s, int fd, char what)
                 reply(fd, what == '5'   ? "500 Broken"
                           : what == '9' ? "409 Conflict"
                           : what == '4' ? "402 No"
+                          : what == '1' ? "401 Who are you"
                                         : "201 Created");
 }
 
@@ -226,6 +227,55 @@ static void unknown_stays_open_and_rejected_is_kept(void **state)
         assert_int_equal(s.requests, 2);
 }
 
+/* Run it, one attempt. */
+static void runs(semel_call *call, semel_call_result want, int status)
+{
+        semel_error *err = semel_error_new();
+        semel_reply *rep = semel_reply_new();
+        assert_int_equal(semel_call_set_attempts_max(call, 1, NULL), SEMEL_OK);
+        assert_int_equal(semel_call_run(call, rep, err), want);
+        assert_int_equal(semel_reply_status(rep), status);
+        semel_reply_free(rep);
+        semel_error_free(err);
+}
+
+static void after_an_unknown_run_a_front_door_says_nothing(void **state)
+{
+        (void)state;
+        struct server s;
+        server_start(&s, "c1419221");
+        semel_call *call = new_call(&s, "k-6");
+        runs(call, SEMEL_CALL_UNKNOWN, 0);
+        runs(call, SEMEL_CALL_UNKNOWN, 401);
+        runs(call, SEMEL_CALL_REJECTED, 402); /* final: it did not happen */
+        runs(call, SEMEL_CALL_REJECTED, 401);
+        runs(call, SEMEL_CALL_UNKNOWN, 409);
+        runs(call, SEMEL_CALL_DONE, 201);
+        runs(call, SEMEL_CALL_DONE, 201);
+        runs(call, SEMEL_CALL_UNKNOWN, 401); /* it did happen, before */
+        server_stop(&s);
+        runs(call, SEMEL_CALL_UNKNOWN, 0); /* and is not reached any more */
+        semel_call_free(call);
+}
+
+static void a_caller_that_knows_of_an_earlier_object_says_so(void **state)
+{
+        (void)state;
+        struct server s;
+        server_start(&s, "114");
+        semel_call *call = new_call(&s, "k-7");
+        runs(call, SEMEL_CALL_REJECTED, 401);
+        semel_call_set_sent_before(call, true);
+        runs(call, SEMEL_CALL_UNKNOWN, 401);
+        runs(call, SEMEL_CALL_REJECTED, 402);
+        server_stop(&s);
+        semel_call_set_sent_before(call, true);
+        runs(call, SEMEL_CALL_UNKNOWN, 0);
+        semel_call_set_sent_before(call, false);
+        runs(call, SEMEL_CALL_ERROR, 0);
+        semel_call_free(call);
+}
+
 static void *cancel(void *arg)
 {
         struct racer *r = arg;
@@ -248,10 +298,17 @@ static void a_call_ends_when_it_is_asked_to(void **state)
         assert_int_equal(semel_call_run(call, NULL, err), SEMEL_CALL_UNKNOWN);
         assert_non_null(strstr(semel_error_text(err), "cancelled"));
         pthread_join(r.thread, NULL);
-        /* before it began, too; and the next run is not touched by it */
+        /* before it began, too: nothing is sent, which says nothing about the run before */
+        semel_call_cancel(call);
+        assert_int_equal(semel_call_run(call, NULL, err), SEMEL_CALL_UNKNOWN);
+        assert_int_equal(semel_call_attempts(call), 0);
+        semel_call_free(call);
+        call = new_call(&s, "k-5");
         semel_call_cancel(call);
         assert_int_equal(semel_call_run(call, NULL, err), SEMEL_CALL_ERROR);
         assert_int_equal(semel_error_class(err), SEMEL_CLASS_RETRYABLE);
+        assert_int_equal(s.requests, 1);
+        /* and the next run is not touched by it */
         assert_int_equal(semel_call_run(call, NULL, err), SEMEL_CALL_DONE);
         semel_call_free(call);
         semel_error_free(err);
@@ -296,6 +353,8 @@ int main(void)
                 cmocka_unit_test(each_attempt_has_the_same_bytes),
                 cmocka_unit_test(h1_of_eight_threads_with_one_key_one_sends),
                 cmocka_unit_test(unknown_stays_open_and_rejected_is_kept),
+                cmocka_unit_test(after_an_unknown_run_a_front_door_says_nothing),
+                cmocka_unit_test(a_caller_that_knows_of_an_earlier_object_says_so),
                 cmocka_unit_test(a_call_ends_when_it_is_asked_to),
                 cmocka_unit_test(what_cannot_be_sent_is_refused),
         };

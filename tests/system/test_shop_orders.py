@@ -4,11 +4,13 @@ import concurrent.futures
 import http.client
 import json
 import signal
+import socket
 
 import pytest
 
 from ports import free_port
 from support.payd import Payd
+from support.upstream import Upstream, answers
 from support.wait import wait_until
 
 ORDERS = '/api/v1/orders'
@@ -195,6 +197,30 @@ def test_an_outcome_that_nobody_knows_is_said_and_the_order_waits(start_shop, st
     payd = start_payd(port=payd.port)
     assert confirm(shop, order).status == 200
     assert status(shop, order) == 'confirmed' and len(payd.charges()) == 1
+
+
+def test_a_front_door_says_nothing_about_the_charge_before_it(start_shop, store_url, start_payd):
+    """The charge is made and its reply is lost; then nobody gets as far as the provider's ledger."""
+    statuses = (301, 307, 308, 401, 403, 407, 421)
+    payd = start_payd(cut=1, port=free_port())
+    shop = direct(start_shop, store_url, payd, charge_ms=600)
+    order = create(shop)
+    assert confirm(shop, order).problem == 'charge-unknown' and len(payd.charges()) == 1
+    payd.process.kill()
+    payd.process.wait()
+    door = Upstream(port=payd.port)
+    try:
+        door.plan = [answers(b'HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n' % s) for s in statuses]
+        for code in statuses:
+            assert confirm(shop, order).problem == 'charge-unknown', code
+            assert confirm(shop, order, 'req-2').problem == 'order-not-new', 'it would be another charge'
+        assert len(door.requests) == len(statuses) and status(shop, order) == 'charging'
+    finally:
+        door.listener.shutdown(socket.SHUT_RDWR)  # a thread waits in accept()
+        door.close()
+    payd = start_payd(port=payd.port)
+    assert confirm(shop, order).status == 200
+    assert [key for key, _, _ in payd.charges()] == [f'{order}:charge:req-1']
 
 
 def test_a_refused_charge_leaves_the_order_new(start_shop, store_url, start_payd):
