@@ -265,12 +265,14 @@ static int finish(struct calling *c, semel_call_result result, const semel_error
 
 /* -- running ------------------------------------------------------------------------------------ */
 
-static semel_call *to_cancel; /* by a signal */
+static semel_call *volatile to_cancel; /* by a signal; NULL: it is over */
 
 static void on_signal(int signal)
 {
+        semel_call *call = to_cancel;
         (void)signal;
-        semel_call_cancel(to_cancel);
+        if (call)
+                semel_call_cancel(call);
 }
 
 /* Ctrl-C ends the call, and a store is told; a second one ends the process. */
@@ -335,6 +337,7 @@ static int call_run(const struct options *o)
         if (c.output_fd >= 0)
                 (void)close(c.output_fd);
         semel_reply_free(c.reply);
+        to_cancel = NULL; /* signals still come */
         semel_call_free(c.call);
         semel_store_close(c.st);
         return code;
