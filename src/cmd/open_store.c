@@ -20,10 +20,19 @@ void stores_register(void)
         semel_postgres_register();
 }
 
+/* A script's variable was empty: not the default, which is another store than it means. */
+static semel_code no_url(semel_error *err)
+{
+        return err_set(err, SEMEL_ERR_URL,
+                       "--db is empty; a store URL begins with memory:, sqlite:PATH or postgres://");
+}
+
 semel_code store_url(const struct options *o, const char **ret_url, char *space, semel_error *err)
 {
         stores_register();
         const char *url = option_text(o, OPT_DB);
+        if (url && !*url)
+                return no_url(err);
         if (!url)
                 url = getenv("SEMEL_DB");
         if (url && *url) {

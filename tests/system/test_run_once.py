@@ -424,6 +424,8 @@ def test_an_ignored_sigchld_is_harmless(build, procs, store_url):
     (['run', 'k', '--release-on', 'some', '--', 'echo'], 'any-failure'),
     (['run', 'k', '--output-max', '1GiB', '--', 'echo'], 'out of range'),
     (['run', 'k', '--db', 'mysql://x', '--', 'echo'], 'sqlite:'),
+    (['run', 'k', '--db', '', '--', 'echo'], 'sqlite:'),
+    (['keys', 'list', '--db='], 'sqlite:'),
     (['rum', 'k'], 'did you mean `semel run`'),
     (['keys', 'lst'], 'did you mean `semel keys list`'),
     (['keys', 'list', '--stuk'], 'did you mean --stuck'),
