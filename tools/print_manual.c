@@ -110,12 +110,12 @@ static void put_title(const char *name, const char *summary)
         printf("\n\n# SYNOPSIS\n\n");
 }
 
-static void put_end(const char *exits, const char *see)
+static void put_end(const char *exits, const char *environment, const char *see)
 {
         printf("\n# EXIT STATUS\n");
         put_literal(exits);
         printf("\n# ENVIRONMENT\n");
-        put_literal(help_environment);
+        put_literal(environment);
         printf("\n# SEE ALSO\n\n%s\n", see);
 }
 
@@ -129,7 +129,8 @@ static void print_command(const struct subcommand *sub)
         put_options(sub);
         printf("# EXAMPLES\n");
         put_literal(sub->examples);
-        put_end(sub->exits ? sub->exits : help_exits, "*semel*(1), *semel*(7)");
+        put_end(sub->exits ? sub->exits : help_exits, help_environment_of(sub),
+                "*semel*(1), *semel*(7)");
 }
 
 static void print_group(const struct subcommand *group)
@@ -161,7 +162,7 @@ static void print_group(const struct subcommand *group)
                         put_literal(sub->exits);
                 }
         }
-        put_end(help_exits, "*semel*(1), *semel*(7)");
+        put_end(help_exits, help_environment, "*semel*(1), *semel*(7)");
 }
 
 static void print_program(void)
@@ -175,7 +176,7 @@ static void print_program(void)
         }
         printf("Durations are written 250ms, 3s, 5m, 24h, 7d; sizes 64KiB, 10MiB\\.  Options stand "
                "before or after arguments, up to \\-\\-\\.\n");
-        put_end(help_exits, "*semel*(7)");
+        put_end(help_exits, help_environment, "*semel*(7)");
 }
 
 int main(int argc, char **argv)

@@ -65,11 +65,22 @@ const char help_exits[] =
         "75  in flight: try again later\n"
         "76  nobody knows whether it happened: `semel keys resolve`\n";
 
+#define ENVIRONMENT_PG \
+        "PGPASSFILE, PG*  as for every program of PostgreSQL; keep passwords out of URLs\n"
+
 const char help_environment[] =
         "SEMEL_DB         the store's URL, when --db is not given\n"
         "SEMEL_STATE_DIR  where the default store and the lock files are; else /var/lib/semel\n"
         "                 for root, $XDG_STATE_HOME/semel or ~/.local/state/semel for others\n"
-        "PGPASSFILE, PG*  as for every program of PostgreSQL; keep passwords out of URLs\n";
+        ENVIRONMENT_PG;
+
+const char *help_environment_of(const struct subcommand *sub)
+{
+        for (size_t i = 0; i < sub->options.count; i++)
+                if (sub->options.ids[i] == OPT_CALL_DB) /* no store but the one that it names */
+                        return ENVIRONMENT_PG;
+        return help_environment;
+}
 
 void help_program(FILE *out)
 {
@@ -127,5 +138,5 @@ void help_subcommand(FILE *out, const char *group, const struct subcommand *sub)
         print_option(out, OPT_HELP);
         print_block(out, "Examples", sub->examples);
         print_block(out, "Exit codes", sub->exits ? sub->exits : help_exits);
-        print_block(out, "Environment", help_environment);
+        print_block(out, "Environment", help_environment_of(sub));
 }

@@ -44,5 +44,6 @@ void help_program(FILE *out);
 void help_subcommand(FILE *out, const char *group, const struct subcommand *sub);
 extern const char help_exits[];
 extern const char help_environment[];
+const char *help_environment_of(const struct subcommand *sub);
 
 #endif

@@ -448,6 +448,8 @@ def test_help_teaches(semel):
                      'Exit codes', '76'):
             assert part in r.out(), (words, part)
         assert max(map(len, r.out().splitlines())) <= 100
+    environment = semel('help', 'call').out().split('Environment')[1]
+    assert 'PGPASSFILE' in environment and 'SEMEL_DB' not in environment  # only --db names its store
     assert semel('--version').out() == semel('run', '--version').out() == 'semel 0.1.0\n'
     r = semel()
     assert r.returncode == 64 and 'Usage' in r.err()
