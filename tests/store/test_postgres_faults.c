@@ -654,10 +654,12 @@ static void o56_a_server_that_became_read_only_is_said_and_recovers(void **state
         db_exec(db, "ALTER SYSTEM SET default_transaction_read_only = on");
         db_exec(db, "SELECT pg_reload_conf()");
         db_wait(db, 1, "SELECT (current_setting('default_transaction_read_only') = 'on')::int");
-        do_claim(st, &op, &claim);
-        print_message("   %s\n", op.err.text);
-        assert_int_equal(op.err.code, SEMEL_ERR_STORE_READ_ONLY);
-        store_op_release(&op);
+        for (int i = 0; i < 3; i++) { /* the first is told by its statement, the others on connecting */
+                do_claim(st, &op, &claim);
+                print_message("   %s\n", op.err.text);
+                assert_int_equal(op.err.code, SEMEL_ERR_STORE_READ_ONLY);
+                store_op_release(&op);
+        }
         semel_error err = {0};
         assert_int_equal(world_open_fails(world_url(), &err), SEMEL_ERR_STORE_READ_ONLY);
         db_exec(db, "SET transaction_read_only = off; "
@@ -666,13 +668,11 @@ static void o56_a_server_that_became_read_only_is_said_and_recovers(void **state
         db_exec(db, "SELECT pg_reload_conf()");
         db_exec(db, "RESET default_transaction_read_only");
         db_wait(db, 1, "SELECT (current_setting('default_transaction_read_only') = 'off')::int");
-        int64_t until_us = clock_boot_us() + SECOND;
-        semel_code code;
-        do {
-                code = do_claim(st, &op, &claim);
-                store_op_release(&op);
-        } while (code != SEMEL_OK && clock_boot_us() < until_us);
-        assert_int_equal(code, SEMEL_OK);
+        do_claim(st, &op, &claim); /* makes an attempt of its own, and hears of no earlier one */
+        if (op.err.code != SEMEL_OK)
+                fail_msg("%s", op.err.text);
+        assert_int_equal(op.out.claim.answer.outcome, COMMAND_RUN);
+        store_op_release(&op);
 }
 
 /* The reply could not be kept once; the store tries again by itself. */

@@ -101,6 +101,7 @@ void pg_link_drop(struct link *ln, bool soon)
 static void connect_failed(struct link *ln)
 {
         ln->failures++;
+        ln->st->attempt_failed = true;
         pg_link_drop(ln, false);
 }
 

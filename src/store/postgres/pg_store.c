@@ -227,15 +227,10 @@ static void wake_later(struct pg_store *st, int64_t now_us)
         }
 }
 
-/* The server cannot be used, and waiting does not help: say why at once. */
-static void fail_waiting(struct pg_store *st)
+/* The queues' operations but those in doubt; false: there were none. */
+static bool answer_fault(struct pg_store *st)
 {
-        if (st->fault.code == SEMEL_OK || st->fault.code == SEMEL_ERR_STORE_DOWN)
-                return;
-        for (int i = 0; i < st->config.links; i++) {
-                if (pg_link_up(&st->links[i]))
-                        return;
-        }
+        bool answered = false;
         for (int i = 0; i < LANE_QUEUES; i++) {
                 struct store_op *op = take_all(&st->queues[i]);
                 while (op) {
@@ -245,9 +240,32 @@ static void fail_waiting(struct pg_store *st)
                         } else {
                                 (void)err_copy(&op->err, &st->fault);
                                 pg_answer(st, op);
+                                answered = true;
                         }
                         op = next;
                 }
+        }
+        return answered;
+}
+
+/* The server cannot be used, and waiting does not help: say why at once.  An attempt is told to those
+ * who waited for it, and to nobody later: the next operation makes one of its own, since without one
+ * nobody would see that the server is well again (B10). */
+static void fail_waiting(struct pg_store *st)
+{
+        bool failed = st->attempt_failed;
+        st->attempt_failed = false;
+        if (!failed || st->fault.code == SEMEL_OK || st->fault.code == SEMEL_ERR_STORE_DOWN)
+                return;
+        for (int i = 0; i < st->config.links; i++) {
+                if (pg_link_up(&st->links[i]))
+                        return;
+        }
+        if (!answer_fault(st))
+                return;
+        for (int i = 0; i < st->config.links; i++) { /* what is under way began before the next one */
+                if (st->links[i].state != LINK_CLOSED)
+                        pg_link_drop(&st->links[i], false);
         }
 }
 

@@ -156,6 +156,7 @@ struct pg_store {
         bool plans_off;              /* a pooler lost a prepared statement */
         bool closing;
         struct semel_error fault;    /* why the last connecting failed; SEMEL_OK: it did not */
+        bool attempt_failed;         /* one did, with `fault`, since the waiting were told */
         struct orphan *orphans; /* claims that are being undone (A7), the newest first */
         size_t orphan_count;
 };
