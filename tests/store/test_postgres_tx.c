@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,6 +293,118 @@ static void a3_an_expired_row_is_taken_by_one_transaction(void **state)
         db_exec(db, "COMMIT");
 }
 
+static void make_expired(const struct command_claim *first)
+{
+        db_exec(user, "BEGIN");
+        run_in(user, first, "old");
+        db_exec(user, "COMMIT");
+        db_exec(db, "UPDATE semel.command SET expire_at = clock_timestamp() WHERE id = %s",
+                sql_id(first));
+}
+
+/* Its taking finds that somebody was faster, each time, and its time is over. */
+static void a3_a_row_that_was_not_taken_is_not_run(void **state)
+{
+        (void)state;
+        struct command_claim first = claim_of(1, false), again = claim_of(1, false);
+        struct tx_run run;
+        make_expired(&first);
+        db_exec(db, "CREATE FUNCTION semel.keep_it() RETURNS trigger LANGUAGE plpgsql AS "
+                    "$$BEGIN RETURN NULL; END$$");
+        db_exec(db, "CREATE TRIGGER keep_it BEFORE UPDATE ON semel.command FOR EACH ROW "
+                    "EXECUTE FUNCTION semel.keep_it()");
+        db_exec(user, "BEGIN");
+        assert_int_equal(claim_in(&run, user, &again, 0), SEMEL_OK);
+        assert_int_equal(run.answer.outcome, COMMAND_BUSY);
+        assert_in_range(run.answer.lease_left_us, 1, 60 * SECOND);
+        end(&run);
+        db_exec(user, "COMMIT");
+}
+
+static struct command_claim late_claim;
+static struct tx_run late;
+static atomic_bool late_is_over;
+
+static void *claim_late(void *arg)
+{
+        (void)arg;
+        (void)claim_in(&late, db, &late_claim, 0);
+        atomic_store(&late_is_over, true);
+        return NULL;
+}
+
+static bool late_is_about_to_take(PGconn *watch)
+{
+        return db_int(watch, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND "
+                             "pid = %d", PQbackendPID(db)) > 0;
+}
+
+static bool take_and_commit(const struct command_claim *claim)
+{
+        struct tx_run run;
+        db_exec(user, "BEGIN");
+        assert_int_equal(claim_in(&run, user, claim, 0), SEMEL_OK);
+        bool taken = run.answer.outcome == COMMAND_RUN;
+        if (taken)
+                assert_int_equal(complete(&run, claim, "new"), SEMEL_OK);
+        end(&run);
+        db_exec(user, "COMMIT");
+        return taken;
+}
+
+/* Both have read the expired row, and the other one takes it first.  false: it was too slow for
+ * that, on a machine that stood still. */
+static bool is_overtaken(unsigned n)
+{
+        struct command_claim first = claim_of(n, false), a = claim_of(n, false);
+        pthread_t thread;
+        bool taken = false;
+        db_exec(db, "DELETE FROM semel.command");
+        make_expired(&first);
+        late_claim = claim_of(n, false);
+        atomic_store(&late_is_over, false);
+        PGconn *watch = db_open();
+        db_exec(db, "SET application_name = 'late'");
+        db_exec(db, "BEGIN");
+        assert_int_equal(pthread_create(&thread, NULL, claim_late, NULL), 0);
+        while (!taken && !atomic_load(&late_is_over)) {
+                if (late_is_about_to_take(watch))
+                        taken = take_and_commit(&a);
+        }
+        (void)pthread_join(thread, NULL);
+        PQfinish(watch);
+        if (late.code != SEMEL_OK)
+                fail_msg("%s", late.err.text);
+        bool overtaken = taken && late.answer.outcome != COMMAND_BUSY;
+        if (overtaken) {
+                assert_int_equal(late.answer.outcome, COMMAND_REPLAY);
+                assert_true(span_eq(buf_span(&late.rec.body), span_str("new")));
+        }
+        end(&late);
+        db_exec(db, "ROLLBACK");
+        return overtaken;
+}
+
+/* It has waited as long as it may, and looks once more: the kept reply is there. */
+static void a3_who_is_overtaken_gets_the_reply_although_its_time_is_over(void **state)
+{
+        (void)state;
+        unsigned n = 0;
+        db_exec(db, "CREATE FUNCTION semel.be_late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
+                    "IF current_setting('application_name') <> 'late' THEN RETURN NULL; END IF; "
+                    "FOR i IN 1..14 LOOP "
+                    "IF EXISTS (SELECT FROM semel.command WHERE expire_at > clock_timestamp()) THEN "
+                    "RETURN NULL; END IF; PERFORM pg_sleep(0.01); END LOOP; "
+                    "RAISE lock_not_available; END$$");
+        db_exec(db, "CREATE TRIGGER be_late BEFORE UPDATE ON semel.command FOR EACH STATEMENT "
+                    "EXECUTE FUNCTION semel.be_late()");
+        while (!is_overtaken(n)) {
+                if (++n == 50)
+                        fail_msg("nobody was ever faster");
+        }
+        print_message("   overtaken after %u\n", n);
+}
+
 /* A row that is committed IN_FLIGHT (a store left it so) is waited for too. */
 static void b8_a_committed_holder_is_waited_for(void **state)
 {
@@ -333,6 +446,8 @@ int main(int argc, char **argv)
                 T(b8_a_command_that_ends_the_transaction_is_told),
                 T(b8_a_connection_in_another_mode_is_refused),
                 T(a3_an_expired_row_is_taken_by_one_transaction),
+                T(a3_a_row_that_was_not_taken_is_not_run),
+                T(a3_who_is_overtaken_gets_the_reply_although_its_time_is_over),
                 T(b8_a_committed_holder_is_waited_for),
                 T(b8_a_broken_connection_is_said),
         };

@@ -164,6 +164,12 @@ static semel_code pg_tx_begin(struct store_tx *tx, semel_error *err)
         return SEMEL_OK; /* the savepoint travels with the claim */
 }
 
+/* Until a look finds out more.  Never RUN: only a row that was inserted or taken is the caller's. */
+static struct command_answer held(void)
+{
+        return (struct command_answer){.outcome = COMMAND_BUSY, .lease_left_us = PG_HELD_KEY_US};
+}
+
 /* A statement of the claim failed.  A wait that was long enough is an answer; otherwise err, and
  * a transaction that can go on is as before. */
 static semel_code claim_failed(struct store_tx *tx, const struct said *said, bool time_over,
@@ -190,8 +196,7 @@ static semel_code claim_failed(struct store_tx *tx, const struct said *said, boo
         if (!waited)
                 return code;
         err_clear(err);
-        *ret_answer = (struct command_answer){.outcome = COMMAND_BUSY,
-                                              .lease_left_us = PG_HELD_KEY_US};
+        *ret_answer = held();
         return SEMEL_OK;
 }
 
@@ -209,19 +214,26 @@ static bool inserted(const struct pg_tx *t, const PGresult *res, struct command_
         return true;
 }
 
-enum next { NEXT_ANSWER, NEXT_TAKE, NEXT_AGAIN };
+enum next {
+        NEXT_ANSWER,
+        NEXT_TAKE,
+        NEXT_WAIT,  /* somebody holds it */
+        NEXT_AGAIN, /* somebody was faster: it is not as it was read, or gone */
+};
 
 /* The row was read into ret_rec, or is not there. */
 static enum next decide(const struct pg_tx *t, bool exists, bool time_over,
                         struct command_answer *ret_answer, const struct store_record *ret_rec)
 {
-        if (!exists)
+        if (!exists) {
+                *ret_answer = held();
                 return NEXT_AGAIN;
+        }
         struct command_row row = ret_rec->row;
         *ret_answer = command_claim(&row, true, &t->op.in.claim.claim, ret_rec->now);
         if (ret_answer->changed)
                 return NEXT_TAKE;
-        return ret_answer->outcome == COMMAND_BUSY && !time_over ? NEXT_AGAIN : NEXT_ANSWER;
+        return ret_answer->outcome == COMMAND_BUSY && !time_over ? NEXT_WAIT : NEXT_ANSWER;
 }
 
 static void build_claim(struct params *p, const struct command_claim *claim,
@@ -262,7 +274,11 @@ static semel_code claim_once(struct store_tx *tx, int64_t until_us, struct said 
         code = ask(tx, TX_TAKE, until_us - clock_boot_us(), said, err);
         if (code != SEMEL_OK)
                 return code;
-        *ret_next = PQntuples(said->res) > 0 ? NEXT_ANSWER : NEXT_AGAIN;
+        *ret_next = NEXT_ANSWER;
+        if (PQntuples(said->res) == 0) {
+                *ret_answer = held();
+                *ret_next = NEXT_AGAIN;
+        }
         return SEMEL_OK;
 }
 
@@ -273,22 +289,24 @@ static semel_code pg_tx_claim(struct store_tx *tx, const struct command_claim *c
 {
         struct pg_tx *t = tx->driver;
         int64_t until_us = clock_boot_us() + wait_us;
-        struct command_answer answer = {.outcome = COMMAND_BUSY, .lease_left_us = PG_HELD_KEY_US};
-        enum next next = NEXT_AGAIN;
+        struct command_answer answer = held();
+        enum next next = NEXT_ANSWER;
         semel_code code = SEMEL_OK;
         t->op.kind = STORE_CLAIM;
         t->op.in.claim.claim = *claim;
         t->op.in.claim.label = *label;
         t->batch.n = 1;
         t->batch.ops[0] = &t->op;
-        for (;;) {
+        for (bool last = false;;) {
                 struct said said = {0};
                 code = claim_once(tx, until_us, &said, &answer, ret_rec, &next, err);
                 if (code != SEMEL_OK && said.error)
                         code = claim_failed(tx, &said, clock_boot_us() >= until_us, &answer, err);
                 said_release(&said);
-                if (code != SEMEL_OK || next == NEXT_ANSWER || clock_boot_us() >= until_us)
+                bool over = clock_boot_us() >= until_us;
+                if (code != SEMEL_OK || next == NEXT_ANSWER || last || (over && next != NEXT_AGAIN))
                         break;
+                last = over; /* who was overtaken looks once more, for the reply that is kept now */
                 (void)poll(NULL, 0, TX_POLL_US / MS);
         }
         if (code != SEMEL_OK)
