@@ -265,6 +265,45 @@ static void b4_a_value_that_the_database_refuses_fails_alone(void **state)
         ops_free(ops, MANY);
 }
 
+/* A page was lost, or a restore went wrong: the bytes of the reply that begins so are gone. */
+static void damage_reply(uint8_t first_byte)
+{
+        char toast[64];
+        (void)snprintf(toast, sizeof toast, "pg_toast.pg_toast_%lld",
+                       (long long)db_int(db, "SELECT 'semel.command'::regclass::oid"));
+        db_exec(db, "SET allow_system_table_mods = on");
+        db_exec(db, "UPDATE pg_class SET relkind = 'r' WHERE oid = '%s'::regclass", toast);
+        db_exec(db, "DELETE FROM %s WHERE chunk_id IN (SELECT chunk_id FROM %s WHERE chunk_seq = 0 "
+                    "AND get_byte(chunk_data, 0) = %d)", toast, toast, first_byte);
+        db_exec(db, "UPDATE pg_class SET relkind = 't' WHERE oid = '%s'::regclass", toast);
+}
+
+static void b4_a_damaged_reply_fails_alone(void **state)
+{
+        (void)state;
+        enum { KEYS = 40, DAMAGED = 17 };
+        static uint8_t body[8000]; /* out of its row, and read with the others */
+        struct store *const stores[] = {st};
+        struct store_op *ops = ops_new(KEYS);
+        for (unsigned i = 0; i < KEYS; i++) {
+                body[0] = (uint8_t)i;
+                run_once(st, i, span_of(body, sizeof body));
+        }
+        damage_reply(DAMAGED);
+        for (unsigned i = 0; i < KEYS; i++) {
+                struct command_claim claim = claim_of(i, false);
+                op_claim_init(&ops[i], &claim);
+        }
+        ops_submit(st, ops, KEYS);
+        ops_finish(stores, 1, 0);
+        assert_int_equal(ops[DAMAGED].err.code, SEMEL_ERR_CORRUPT);
+        print_message("   %s\n", ops[DAMAGED].err.text);
+        err_clear(&ops[DAMAGED].err);
+        ops[DAMAGED].out.claim.answer.outcome = COMMAND_BUSY;
+        assert_int_equal(count_outcome(ops, KEYS, COMMAND_REPLAY), KEYS - 1);
+        ops_free(ops, KEYS);
+}
+
 /* A batch of few waits for the many that were there a moment ago: less than a millisecond, and
  * alone it never waits. */
 static void a_small_batch_waits_a_moment_for_a_crowd(void **state)
@@ -517,6 +556,7 @@ int main(int argc, char **argv)
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(b4_a_value_that_the_database_refuses_fails_alone,
                                                 setup, teardown),
+                cmocka_unit_test_setup_teardown(b4_a_damaged_reply_fails_alone, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_small_batch_waits_a_moment_for_a_crowd, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(b4_callers_of_one_process_may_share_a_key, setup,

@@ -49,7 +49,7 @@ static const struct state states[] = {
         {"3D000", PG_VERDICT_ALL, SEMEL_ERR_ACCESS, "the database does not exist; create it"},
         {"28", PG_VERDICT_ALL, SEMEL_ERR_ACCESS,
          "the server refused the login; check user and password (PGPASSFILE, PGPASSWORD)"},
-        {"XX00", PG_VERDICT_ALL, SEMEL_ERR_CORRUPT, "the database found damaged data"},
+        {"XX00", PG_VERDICT_BLAME, SEMEL_ERR_CORRUPT, "the database found damaged data"},
         {"58", PG_VERDICT_LATER, SEMEL_ERR_STORE_DOWN, "the server had a system error"},
         {"42", PG_VERDICT_ALL, SEMEL_ERR_INTERNAL, "the server does not take a statement of semel"},
         /* A trigger that raises, a constraint that somebody added, ... */
