@@ -513,6 +513,39 @@ static void b6_updates_are_hot(void **state)
         }
 }
 
+/* They change when a session ends or begins. */
+static int64_t sum_of_sessions(void)
+{
+        return db_int(db, "SELECT sum(pid) FROM pg_stat_activity WHERE application_name LIKE 'semel/%%'");
+}
+
+/* Each statement has a name of its own in a session: one session does for all of them. */
+static void b7_to_list_and_to_purge_are_two_statements(void **state)
+{
+        (void)state;
+        struct store_op op;
+        world_close(st);
+        db_wait(db, 1, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'semel/%%'");
+        st = world_open(world_url_with("semel_connections=1"));
+        int64_t sessions = sum_of_sessions();
+        run_once(st, 1, span_str("x"));
+        for (int round = 0; round < 2; round++) {
+                store_op_init(&op, STORE_LIST);
+                op.deadline_us = op_deadline_us();
+                op.in.list.max = 100;
+                store_wait(st, &op);
+                assert_int_equal(op.err.code, SEMEL_OK);
+                assert_int_equal(op.out.list.count, 1);
+                store_op_release(&op);
+                store_op_init(&op, STORE_SWEEP);
+                op.deadline_us = op_deadline_us();
+                op.in.sweep.max = 100;
+                store_wait(st, &op);
+                assert_int_equal(op.err.code, SEMEL_OK);
+                assert_int_equal(sum_of_sessions(), sessions);
+        }
+}
+
 /* The purge waits for nobody, and does not take what somebody is at work on. */
 static void a9_the_purge_passes_by_a_locked_row(void **state)
 {
@@ -570,6 +603,8 @@ int main(int argc, char **argv)
                 cmocka_unit_test_setup_teardown(b6_plan_is_stable_after_analyze_on_an_empty_table, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(b6_updates_are_hot, setup, teardown),
+                cmocka_unit_test_setup_teardown(b7_to_list_and_to_purge_are_two_statements, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(a9_the_purge_passes_by_a_locked_row, setup,
                                                 teardown),
         };

@@ -153,7 +153,7 @@ static void take_sweep(struct pg_store *st, struct batch *b, const PGresult *res
 }
 
 const struct lane_vt pg_lane_sweep = {
-        .name = "semel_list_rows",
+        .name = "semel_sweep_rows",
         .sql = sql_postgres_list_rows,
         .ops_max = 1,
         .build = build_sweep,
