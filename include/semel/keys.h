@@ -39,8 +39,9 @@ SEMEL_API semel_key_state semel_key_row_state(const semel_key_row *row);
 SEMEL_API int64_t semel_key_row_token(const semel_key_row *row);
 /* Microseconds since 1970-01-01 UTC, by the store's clock. */
 SEMEL_API int64_t semel_key_row_created_us(const semel_key_row *row);
+/* 0: before the machine's last boot, and nobody knows when (SQLite, whose leases count from a boot). */
 SEMEL_API int64_t semel_key_row_claimed_us(const semel_key_row *row);
-/* End of the lease on the same scale; meaningful while IN_FLIGHT. */
+/* End of the lease on the same scale, or 0 as above; meaningful while IN_FLIGHT. */
 SEMEL_API int64_t semel_key_row_lease_until_us(const semel_key_row *row);
 SEMEL_API bool semel_key_row_lease_over(const semel_key_row *row);
 /* While IN_FLIGHT or UNKNOWN: was the lease over when the row was read, and no request under way any

@@ -74,11 +74,12 @@ int64_t semel_key_row_token(const semel_key_row *row)
         return row->row.token;
 }
 
-/* From the lease clock to the calendar: both were read at one moment. */
+/* From the lease clock to the calendar: both were read at one moment.  0: a moment of an earlier boot,
+ * which is on no clock of now. */
 static int64_t calendar_us(const semel_key_row *row, int64_t lease_clock_us)
 {
-        if (lease_clock_us == INT64_MIN)
-                return 0; /* an earlier boot: long ago */
+        if (lease_clock_us <= 0)
+                return 0;
         return row->now.wall_us + (lease_clock_us - row->now.lease_us);
 }
 

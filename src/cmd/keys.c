@@ -367,7 +367,8 @@ static const struct subcommand keys_commands[] = {
         {.name = "show",
          .usage = "KEY|--id HEX [--json] [--body]",
          .summary = "who holds a key, since when, until when; its reply",
-         .text = "Everything that is known about one key, and what to do next.\n",
+         .text = "Everything that is known about one key, and what to do next.  On SQLite, times of a\n"
+                 "claim that was made before the machine's last boot are not known (--json: null).\n",
          .examples = "semel keys show daily-report-2024-06-01\n"
                      "semel keys show order-7 --mode tx --principal user-9\n"
                      "semel keys show daily-report-2024-06-01 --body > report.txt\n",

@@ -75,6 +75,10 @@ bool keys_is_stuck(const semel_key_row *row)
 static void relative(int64_t us, char *ret, size_t ret_max)
 {
         char length[UNITS_TEXT_BYTES_MAX];
+        if (us == 0) {
+                (void)snprintf(ret, ret_max, "before boot");
+                return;
+        }
         int64_t ahead_us = us - clock_wall_us();
         duration_format((ahead_us > 0 ? ahead_us : -ahead_us) / 1000, length);
         (void)snprintf(ret, ret_max, ahead_us > 0 ? "in %s" : "%s ago", length);
@@ -184,6 +188,10 @@ static void print_text(FILE *out, const char *name, const char *text)
 static void print_time(FILE *out, const char *name, int64_t us)
 {
         char when[TIME_TEXT_BYTES_MAX], how_far[48];
+        if (us == 0) {
+                fprintf(out, "%-10s before the last boot\n", name);
+                return;
+        }
         time_format_us(us, ' ', when);
         relative(us, how_far, sizeof how_far);
         fprintf(out, "%-10s %s (%s)\n", name, when, how_far);

@@ -138,6 +138,35 @@ semel_outcome run_claim(struct run_claim *rc)
         }
 }
 
+enum { SINCE_BYTES_MAX = TIME_TEXT_BYTES_MAX + UNITS_TEXT_BYTES_MAX + 8,
+       LEASE_BYTES_MAX = TIME_TEXT_BYTES_MAX + 24 };
+
+static void explain_since(const semel_key_row *row, char *ret /* SINCE_BYTES_MAX */)
+{
+        char at[TIME_TEXT_BYTES_MAX], ago[UNITS_TEXT_BYTES_MAX];
+        int64_t since_us = semel_key_row_claimed_us(row);
+        if (since_us == 0) {
+                (void)snprintf(ret, SINCE_BYTES_MAX, "before the last boot");
+                return;
+        }
+        time_format_us(since_us, ' ', at);
+        duration_format((clock_wall_us() - since_us) / 1000, ago);
+        (void)snprintf(ret, SINCE_BYTES_MAX, "%s (%s ago)", at, ago);
+}
+
+static void explain_lease(const semel_key_row *row, char *ret /* LEASE_BYTES_MAX */)
+{
+        char at[TIME_TEXT_BYTES_MAX];
+        int64_t until_us = semel_key_row_lease_until_us(row);
+        if (until_us == 0) {
+                (void)snprintf(ret, LEASE_BYTES_MAX, "over before the last boot");
+                return;
+        }
+        time_format_us(until_us, ' ', at);
+        (void)snprintf(ret, LEASE_BYTES_MAX, "%s %s",
+                       semel_key_row_lease_over(row) ? "over at" : "until", at);
+}
+
 void run_claim_explain(struct run_claim *rc, char *ret, size_t ret_max)
 {
         semel_key_row *row = NULL;
@@ -146,19 +175,16 @@ void run_claim_explain(struct run_claim *rc, char *ret, size_t ret_max)
                 (void)snprintf(ret, ret_max, "a process on this host is about to run it");
                 return;
         }
-        char holder[4 * LIMIT_HOLDER_BYTES], since[TIME_TEXT_BYTES_MAX], lease[TIME_TEXT_BYTES_MAX];
-        char ago[UNITS_TEXT_BYTES_MAX];
+        char holder[4 * LIMIT_HOLDER_BYTES], since[SINCE_BYTES_MAX], lease[LEASE_BYTES_MAX];
         struct holder h;
         holder_parse(semel_key_row_holder(row), &h);
         (void)text_printable(span_str(semel_key_row_holder(row)), holder, sizeof holder);
-        time_format_us(semel_key_row_claimed_us(row), ' ', since);
-        time_format_us(semel_key_row_lease_until_us(row), ' ', lease);
-        duration_format((clock_wall_us() - semel_key_row_claimed_us(row)) / 1000, ago);
+        explain_since(row, since);
+        explain_lease(row, lease);
         const char *life = holder_life_text(holder_look(&h));
-        (void)snprintf(ret, ret_max, "%s since %s (%s ago)%s%s; lease %s %s%s%s%s",
+        (void)snprintf(ret, ret_max, "%s since %s%s%s; lease %s%s%s%s",
                        semel_key_row_state(row) == SEMEL_KEY_IN_FLIGHT ? "held" : "last held", since,
-                       ago, *holder ? " by " : "", holder,
-                       semel_key_row_lease_over(row) ? "over at" : "until", lease,
+                       *holder ? " by " : "", holder, lease,
                        *life ? " (" : "", life, *life ? ")" : "");
         semel_key_row_free(row);
 }

@@ -20,6 +20,7 @@
  * Times are microseconds.  There are two clocks, because they fail differently:
  *   lease_us  never steps, for leases (SQLite: CLOCK_BOOTTIME; PostgreSQL: its clock)
  *   wall_us   calendar time, for retention, and for the first token of a new row
+ * A moment of the lease clock that is 0 was before the last boot: long ago, and nobody knows when.
  */
 #ifndef CORE_COMMAND_H
 #define CORE_COMMAND_H

@@ -211,6 +211,45 @@ static void a6_a_lease_of_another_boot_is_over(void **state)
         world_close(st);
 }
 
+static void shows_moments_of_another_boot(struct store *st, const struct command_claim *claim,
+                                         enum command_state state)
+{
+        struct store_op op;
+        store_op_init(&op, STORE_GET);
+        op.deadline_us = op_deadline_us();
+        op.in.get.id = claim->id;
+        store_wait(st, &op);
+        assert_int_equal(op.err.code, SEMEL_OK);
+        assert_int_equal(op.out.get.row.state, state);
+        assert_int_equal(op.out.get.row.claimed_us, 0);
+        assert_int_equal(op.out.get.row.lease_until_us, 0);
+        assert_int_equal(op.out.get.row.request_until_us, 0);
+        store_op_release(&op);
+}
+
+/* Also when the row was written since: nobody takes its zeros for times of that later boot. */
+static void a6_moments_of_another_boot_stay_unknown(void **state)
+{
+        struct sqlite_world *w = *state;
+        struct store *st = world_open(w);
+        struct command_claim claim = claim_of(1, false);
+        assert_int_equal(try_claim(st, &claim), COMMAND_RUN);
+        st = reboot(w, st, 20 * SECOND);
+        shows_moments_of_another_boot(st, &claim, COMMAND_IN_FLIGHT);
+        struct store_op op;
+        store_op_init(&op, STORE_SWEEP);
+        op.deadline_us = op_deadline_us();
+        op.in.sweep.max = 10;
+        store_wait(st, &op);
+        assert_int_equal(op.err.code, SEMEL_OK);
+        assert_int_equal(op.out.sweep.unknown, 1);
+        store_op_release(&op);
+        shows_moments_of_another_boot(st, &claim, COMMAND_UNKNOWN);
+        st = reboot(w, st, 20 * SECOND);
+        shows_moments_of_another_boot(st, &claim, COMMAND_UNKNOWN);
+        world_close(st);
+}
+
 static void a6_a_second_live_boot_is_refused(void **state)
 {
         struct sqlite_world *w = *state;
@@ -395,6 +434,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         const struct CMUnitTest stores[] = {
                 TEST(a6_a_lease_of_another_boot_is_over),
+                TEST(a6_moments_of_another_boot_stay_unknown),
                 TEST(a6_a_second_live_boot_is_refused),
                 TEST(a6_a_store_stops_when_the_mark_is_another_boots),
                 TEST(a6_a_step_forward_expires_nothing),

@@ -133,6 +133,35 @@ RESOLVE_USAGE = [
 ]
 
 
+@pytest.mark.parametrize('store_url', ['sqlite'], indirect=True)
+def test_a6_what_was_claimed_before_a_reboot_has_no_time_of_this_one(stuck, store, semel):
+    def told(key):
+        row = store.row(key)
+        table = store.keys('list', key).stdout.splitlines()
+        assert row['claimed'] is None and row['lease_until'] is None and row['look_from'] is None, row
+        assert ' before boot ' in table[1], table
+        assert 'since      before the last boot\n' in store.keys('show', key).stdout
+        return row['state']
+    stuck('held')
+    assert semel('run', 'replayed', '--db', store.url, '--', 'true').returncode == 0
+    store.sql('UPDATE semel_meta SET boot_id = zeroblob(16)', None)  # as it was on the last boot
+    assert (told('held'), told('replayed')) == ('IN_FLIGHT', 'COMPLETED')
+    assert 'lease over before the last boot\n' in store.keys('show', 'held').stdout
+    assert store.keys('purge').returncode == 0
+    store.sql('UPDATE semel_meta SET boot_id = zeroblob(16)', None)  # what the purge wrote is no time either
+    assert (told('held'), told('replayed')) == ('UNKNOWN', 'COMPLETED')
+
+
+@pytest.mark.parametrize('store_url', ['sqlite'], indirect=True)
+def test_a6_run_tells_who_held_it_before_a_reboot(stuck, store):
+    stuck('k')
+    store.sql('UPDATE semel_meta SET boot_id = zeroblob(16)', None)
+    again = stuck.again()
+    assert again.returncode == 76
+    assert 'last held since before the last boot by host=' in again.err()
+    assert 'lease over before the last boot' in again.err()
+
+
 def test_resolve_usage(stuck, store):
     stuck()
     for args, says in RESOLVE_USAGE:

@@ -90,7 +90,8 @@ enum row_result row_decode(const struct sqlite_session *ses, sqlite3_stmt *stmt,
                 return ROW_REFUSED;
         }
         if (sqlite3_column_int64(stmt, COL_BOOT) != ses->mark.boot_no) {
-                /* Moments of another boot mean nothing on this boot's clock. */
+                /* Moments of another boot mean nothing on this boot's clock: 0, also for whoever reads the
+                 * row once it was written so. */
                 r.row.lease_until_us = 0;
                 r.row.claimed_us = 0;
                 r.row.request_until_us = 0;
