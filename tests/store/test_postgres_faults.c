@@ -596,6 +596,53 @@ static void h70_a_deadline_is_not_put_off_by_what_is_under_way(void **state)
         assert_true(in_time);
 }
 
+static int64_t most_that_hang;
+
+/* A new key; true when it was not even tried, because no link is free. */
+static bool is_held_up(unsigned n)
+{
+        struct command_claim claim = claim_of(n, false);
+        struct store_op op;
+        op_claim_init(&op, &claim);
+        op.deadline_us = clock_boot_us() + 400 * MS;
+        ops_submit(st, &op, 1);
+        turn_until(nothing_pending, NULL);
+        assert_true(op.err.code == SEMEL_ERR_STORE_DOWN || op.err.code == SEMEL_ERR_UNKNOWN);
+        bool held_up = op.err.code == SEMEL_ERR_STORE_DOWN && strstr(op.err.text, "its commits");
+        store_op_release(&op);
+        if (commits_that_hang() > most_that_hang)
+                most_that_hang = commits_that_hang();
+        return held_up;
+}
+
+/* The synchronous standby is away: a backend waits for it whatever becomes of its client, and each
+ * connection made anew would be the next that does. */
+static void b10_commits_that_hang_do_not_use_up_the_server(void **state)
+{
+        (void)state;
+        enum { LINKS = 2, HELD_UP = 2 };
+        unsigned n = 0, held_up = 0;
+        most_that_hang = 0;
+        db_exec(db, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+        db_exec(db, "SELECT pg_reload_conf()");
+        db_wait(db, 1, "SELECT (current_setting('synchronous_standby_names') = 'nobody')::int");
+        while (most_that_hang < 2 * LINKS) /* each link's first one, and the one that it stays with */
+                (void)is_held_up(n++);
+        while (held_up < HELD_UP && most_that_hang <= 2 * LINKS + 2)
+                held_up += is_held_up(n++);
+        print_message("   %lld backends hang after %u keys\n", (long long)most_that_hang, n);
+        assert_in_range(most_that_hang, 2 * LINKS, 2 * LINKS + 2);
+
+        struct command_claim claim = claim_of(n, false);
+        settings_as_before();
+        int64_t start_us = clock_boot_us();
+        assert_int_equal(try_claim(st, &claim), COMMAND_RUN);
+        int64_t took_us = clock_boot_us() - start_us;
+        print_message("   works again after %lld ms\n", (long long)(took_us / MS));
+        assert_true(took_us < 5 * SECOND); /* those that hang were answered: none waits for its time */
+        db_wait(db, 0, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+}
+
 /* -- what the server says ------------------------------------------------------------------------ */
 
 static void a_disk_that_is_full_is_said_and_recovers(void **state)
@@ -724,6 +771,7 @@ int main(int argc, char **argv)
                 T(h70_a_deadline_is_not_put_off_by_what_is_under_way),
                 T(b10_a_server_crash_under_load_loses_and_doubles_nothing),
                 T(b10_backends_that_are_terminated_are_replaced),
+                TS(b10_commits_that_hang_do_not_use_up_the_server),
                 T(b3_a_half_sent_batch_of_ours_is_ended),
                 T(a_disk_that_is_full_is_said_and_recovers),
                 T(o56_a_server_that_became_read_only_is_said_and_recovers),

@@ -5,6 +5,7 @@
  *
  *   CLOSED -> CONNECTING -> CHECKING -> VERSION -> (SETTING) -> IDLE <-> BUSY
  *     ^___________________________|_________|__________|___________________|
+ *     ^___________________________________________________________ HUNG <--'
  *
  * A connection is given up, never reused, after a timeout or anything unexpected (B10).
  * Pipeline mode is for the single write: the batch's statement and its Sync go to the kernel
@@ -302,6 +303,13 @@ static bool is_fatal(const PGresult *error)
         return !severity || strcmp(severity, "ERROR") != 0;
 }
 
+/* A batch of these answers with the rows that it changed: its commit did not hang. */
+static bool has_written(const struct batch *b, const PGresult *res)
+{
+        return (b->lane == LANE_INSERT || b->lane == LANE_TAKE || b->lane == LANE_COMPLETE) &&
+               PQntuples(res) > 0;
+}
+
 /* The Sync came back: what was sent before it is committed, or undone as a whole. */
 static void synced(struct link *ln)
 {
@@ -311,7 +319,11 @@ static void synced(struct link *ln)
         struct batch *b = ln->batch;
         ln->res = ln->error = NULL;
 
-        if (ln->state != LINK_BUSY) {
+        if (ln->state == LINK_HUNG) { /* nobody waits for it any more, but the server writes again */
+                if (!error)
+                        st->hangs = 0;
+                pg_link_drop(ln, true);
+        } else if (ln->state != LINK_BUSY) {
                 if (error) {
                         (void)pg_error_from_result(&st->fault, error);
                         connect_failed(ln);
@@ -334,6 +346,8 @@ static void synced(struct link *ln)
                         verdict = pg_error_verdict(sqlstate ? sqlstate : "08006");
                         pg_batch_failed(st, b, error);
                 } else {
+                        if (has_written(b, res))
+                                st->hangs = 0;
                         pg_batch_done(st, b, res);
                 }
                 /* A schema that changed needs new plans; a pooler, none at all. */
@@ -394,7 +408,7 @@ static void receive(struct link *ln)
         if (alive && PQstatus(pg) == CONNECTION_OK && !ln->goodbye &&
             !(ln->error && is_fatal(ln->error)))
                 return;
-        if (pg_link_up(ln)) {
+        if (pg_link_up(ln) || ln->state == LINK_HUNG) {
                 pg_link_drop(ln, true);
                 return;
         }
@@ -437,6 +451,7 @@ void pg_link_ready(struct link *ln)
         case LINK_VERSION:
         case LINK_SETTING:
         case LINK_BUSY:
+        case LINK_HUNG:
                 if (ln->state != LINK_IDLE && !ln->flushed)
                         flush(ln);
                 if (ln->state != LINK_CLOSED)
@@ -445,11 +460,38 @@ void pg_link_ready(struct link *ln)
         }
 }
 
+/* The answer to its batch does not come.  When it is the commit that hangs (a synchronous standby is
+ * away), so does the backend, whatever becomes of its client, and a connection made anew would hang
+ * the next one.  So once as many ended so as there are links, and no write was committed meanwhile,
+ * a link stays with its backend; it is not cancelled either: what no standby has would be seen. */
+static void answer_is_late(struct link *ln, int64_t now_us)
+{
+        struct pg_store *st = ln->st;
+        struct batch *b = ln->batch;
+        unsigned links = (unsigned)st->config.links;
+        bool hangs = ln->flushed && pg_lane_vt(b->lane)->writes;
+        if (!hangs || st->hangs++ < links) {
+                pg_link_drop(ln, true);
+                return;
+        }
+        ln->batch = NULL;
+        ln->state = LINK_HUNG;
+        ln->timer_us = now_us + retry_wait_us(PG_HUNG_US, PG_HUNG_MAX_US, st->hangs - links - 1);
+        (void)err_set(&st->fault, SEMEL_ERR_STORE_DOWN,
+                      "the database does not finish its commits; is its synchronous standby away, or "
+                      "its disk stuck?");
+        pg_batch_lost(st, b, true);
+}
+
 void pg_link_expire(struct link *ln, int64_t now_us)
 {
         if (now_us < pg_link_timer_us(ln))
                 return;
         if (ln->state == LINK_BUSY) {
+                answer_is_late(ln, now_us);
+                return;
+        }
+        if (ln->state == LINK_HUNG) {
                 pg_link_drop(ln, true);
                 return;
         }

@@ -264,7 +264,7 @@ static void fail_waiting(struct pg_store *st)
         if (!answer_fault(st))
                 return;
         for (int i = 0; i < st->config.links; i++) { /* what is under way began before the next one */
-                if (st->links[i].state != LINK_CLOSED)
+                if (st->links[i].state != LINK_CLOSED && st->links[i].state != LINK_HUNG)
                         pg_link_drop(&st->links[i], false);
         }
 }

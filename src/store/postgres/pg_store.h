@@ -59,6 +59,9 @@ enum {
 #define PG_BACKOFF_US (10 * MS)
 #define PG_BACKOFF_MAX_US (250 * MS)        /* works again within 1 s of the return (B10) */
 #define PG_BATCH_US (2500 * MS)             /* no answer for so long: the connection is given up */
+/* While commits hang: how long a connection is kept for its late answer, twice as long each time. */
+#define PG_HUNG_US (10 * SECOND)
+#define PG_HUNG_MAX_US HOUR
 #define PG_GRACE_US (500 * MS)              /* past a deadline, for an answer on its way */
 #define PG_OPEN_US (10 * SECOND)
 #define PG_REAP_US (30 * SECOND)
@@ -106,6 +109,7 @@ enum link_state {
         LINK_SETTING,  /* session settings, where the session is ours alone */
         LINK_IDLE,
         LINK_BUSY,
+        LINK_HUNG, /* its batch was given up, and its backend has still to answer or end */
 };
 
 struct link {
@@ -156,6 +160,7 @@ struct pg_store {
         bool plans_off;              /* a pooler lost a prepared statement */
         bool closing;
         struct semel_error fault;    /* why the last connecting failed; SEMEL_OK: it did not */
+        unsigned hangs;              /* writes without an answer in time, since one was committed */
         bool attempt_failed;         /* one did, with `fault`, since the waiting were told */
         struct orphan *orphans; /* claims that are being undone (A7), the newest first */
         size_t orphan_count;
