@@ -86,7 +86,6 @@ static void forget_old_slots(struct lane *l)
                 l->known_epoch[s->slot] = 0;
                 l->recovered = false;
         }
-        blocked_keys_forget_slots(&l->blocked, gone);
         uint32_t mine = 0;
         for (size_t i = 0; i < l->slot_count; i++)
                 mine |= UINT32_C(1) << l->slot[i].slot;
@@ -94,8 +93,10 @@ static void forget_old_slots(struct lane *l)
                 if (!(mine >> i & 1) && l->known_epoch[i] != 0) {
                         l->known_epoch[i] = 0; /* somebody else's by now */
                         l->recovered = false;
-                        blocked_keys_forget_slots(&l->blocked, UINT32_C(1) << i);
+                        gone |= UINT32_C(1) << i;
                 }
+        blocked_keys_forget_slots(&l->blocked, gone);
+        l->suspects &= ~gone;
 }
 
 /* Two-phase: what dead relays left.  Between two batches, so that none of it is ours. */
@@ -128,7 +129,7 @@ static bool unstick(struct lane *l)
 static int32_t rows_max(const struct lane *l)
 {
         int32_t most = (int32_t)l->r->config->batch_rows;
-        return l->suspects > 0 && most > LANE_APART_ROWS ? LANE_APART_ROWS : most;
+        return l->suspects != 0 && most > LANE_APART_ROWS ? LANE_APART_ROWS : most;
 }
 
 static void learn(struct lane *l, const int16_t *order, const int32_t *rows, size_t n)
@@ -143,9 +144,8 @@ static void learn(struct lane *l, const int16_t *order, const int32_t *rows, siz
         }
         for (size_t i = 0; i < n; i++)
                 got[i] = of_slot[order[i]];
-        outbox_quotas_learn(&l->quotas, order, rows, got, n,
-                            l->rows.n >= (size_t)rows_max(l) ||
-                                    l->rows.bytes >= (size_t)c->batch_bytes);
+        l->cut = l->rows.n >= (size_t)rows_max(l) || l->rows.bytes >= (size_t)c->batch_bytes;
+        outbox_quotas_learn(&l->quotas, order, rows, got, n, l->cut);
         atomic_store(&l->r->metrics.lag_us[l->index],
                      l->rows.n > 0 && l->rows.now_us > oldest_us ? l->rows.now_us - oldest_us : 0);
 }

@@ -55,6 +55,7 @@ struct lane {
         struct outbox_mark *mark;
         struct span *blocked_span;
         struct buf reasons;
+        bool cut;              /* it is full: nobody looked what else there is */
         int64_t batch_end_us;  /* when the broker has had its time */
         int64_t locked_end_us; /* single: when its transaction has had its own */
         bool unlocked;         /* single: it had; the batch goes on as one of owned */
@@ -70,7 +71,8 @@ struct lane {
         uint64_t batch; /* counts them */
         int64_t batch_size; /* librdkafka's batch.size for the next producer: no larger than a topic takes */
         int64_t used_size;  /* this producer's; INT64_MAX: not ours */
-        size_t suspects;    /* rows that were refused together: so many are sent one by one */
+        uint32_t suspects;  /* slots with rows that were refused together: each of those is sent alone */
+        int64_t suspect_last[EVENT_SLOTS]; /* the youngest of them */
         bool one_by_one;    /* this producer does so */
         bool broker_away;
         int64_t broker_back_us; /* since when it answers */

@@ -276,13 +276,33 @@ static void count_marks(struct lane *l, size_t n)
                 atomic_fetch_add(&r->metrics.bytes, l->rows.bytes);
 }
 
-/* Rows that were refused together have each been sent alone: back to batches. */
-static void count_suspects(struct lane *l, size_t n)
+/* Nothing is left of this slot's suspects, which are its eldest rows: each has been sent alone, or waits. */
+static bool is_cleared(const struct lane *l, size_t n, int16_t slot)
 {
-        if (l->suspects == 0)
+        int64_t last = l->suspect_last[slot];
+        size_t any = 0, left = 0, beyond = 0;
+        for (size_t i = 0; i < l->rows.n; i++) {
+                const struct outbox_row *row = &l->rows.row[i];
+                any += row->slot == slot;
+                left += row->slot == slot && row->id <= last;
+                beyond += row->slot == slot && row->id >= last;
+        }
+        for (size_t i = 0; i < n; i++) {
+                const struct outbox_mark *m = &l->mark[i];
+                left -= m->slot == slot && m->id <= last && m->verdict != OUTBOX_UNTRIED;
+        }
+        return left == 0 && (beyond > 0 || (any == 0 && !l->cut));
+}
+
+/* Rows that were refused together have each been sent alone: back to batches.  Rows of other slots, and those
+ * that went with the refused ones before this producer sent one by one, say nothing about them. */
+static void clear_suspects(struct lane *l, size_t n)
+{
+        if (!l->one_by_one)
                 return;
-        for (size_t i = 0; i < n && l->suspects > 0; i++)
-                l->suspects -= l->mark[i].verdict != OUTBOX_UNTRIED;
+        for (int16_t slot = 0; slot < EVENT_SLOTS; slot++)
+                if ((l->suspects >> slot & 1) && is_cleared(l, n, slot))
+                        l->suspects &= ~(UINT32_C(1) << slot);
         if (l->suspects == 0)
                 lane_producer_drop(l, "what was refused together was sent one by one, and goes in batches again");
 }
@@ -302,7 +322,7 @@ bool lane_settle(struct lane *l, bool aborted)
                 return false;
         }
         count_marks(l, n);
-        count_suspects(l, n);
+        clear_suspects(l, n);
         block_failed_keys(l, n, marked.lost_mask);
         after_mark(l, &marked, in_doubt);
         return marked.changed == 0;

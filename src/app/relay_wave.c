@@ -57,6 +57,13 @@ static bool was_alone(const struct lane *l, int32_t i)
                l->used_size <= (int64_t)bus_record_bytes_max(&l->rows.row[i].event);
 }
 
+static void suspect(struct lane *l, const struct outbox_row *row)
+{
+        if (!(l->suspects >> row->slot & 1) || row->id > l->suspect_last[row->slot])
+                l->suspect_last[row->slot] = row->id;
+        l->suspects |= UINT32_C(1) << row->slot;
+}
+
 /* The broker refuses whole batches: because of one record in it, which it does not name, or of their bytes
  * together.  So nothing is known of a row before it is refused alone (rule C7). */
 static bool was_refused_together(struct lane *l, int32_t i, const struct bus_report *report)
@@ -67,7 +74,7 @@ static bool was_refused_together(struct lane *l, int32_t i, const struct bus_rep
         if (report->cause == BUS_CAUSE_SIZE)
                 l->batch_size = (l->used_size < LANE_BATCH_SIZE ? l->used_size : LANE_BATCH_SIZE) / 4;
         else
-                l->suspects++;
+                suspect(l, &l->rows.row[i]);
         l->broken = l->refused_together = true;
         return true;
 }
@@ -119,7 +126,7 @@ bool lane_producer_open(struct lane *l)
                 property[config.property_count++] = (struct bus_property){"batch.size", size};
         }
         l->used_size = l->batch_size < LANE_BATCH_SIZE ? l->batch_size : INT64_MAX;
-        l->one_by_one = l->suspects > 0;
+        l->one_by_one = l->suspects != 0;
         if (l->one_by_one)
                 property[config.property_count++] = (struct bus_property){"batch.num.messages", "1"};
         config.property = property;

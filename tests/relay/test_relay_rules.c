@@ -427,6 +427,36 @@ static void c7_one_bad_row_of_a_transaction_dies_alone(void **state)
         the_poison_dies_alone(OUTBOX_EXACTLY_ONCE);
 }
 
+static bool the_poison_is_dead(void)
+{
+        if (world.rows + 40 <= WORLD_ROWS_MAX) /* only this thread adds: the table is never empty */
+                (void)world_add(40, 100);
+        lock();
+        bool dead = world.row[world.poison_id - 1].state == OUTBOX_DEAD;
+        unlock();
+        return dead;
+}
+
+/* One lane, all its slots full of rows: those that go with the poison, or before it, are no sign that it went
+ * alone. */
+static void c7_the_poison_dies_while_other_rows_flow(void **state)
+{
+        (void)state;
+        (void)world_add(1500, 100);
+        world_config(OUTBOX_OWNED)->lanes = 1;
+        world.poison_id = 301;
+        world_start();
+        world_wait(the_poison_is_dead, "the poison to be DEAD");
+        world_wait(world_all_done, "all rows");
+        world_stop();
+        assert_true(world_said("rows were refused together"));
+        assert_true(world_said("goes in batches again"));
+        /* One for all, one for the suspects, one for the rest; one more where younger rows of its key were
+         * under way. */
+        assert_in_range(world.producers, 3, 4);
+        assert_int_equal(world_duplicates(), 0);
+}
+
 /* One request is in flight: the rows of the rejected one's key that were in it are all that can
  * overtake it, and they are named. */
 static void c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most(void **state)
@@ -715,6 +745,7 @@ int main(int argc, char **argv)
                 T(c7_what_had_no_report_in_time_is_sent_again_in_order),
                 T(c7_one_bad_row_of_a_request_dies_alone),
                 T(c7_one_bad_row_of_a_transaction_dies_alone),
+                T(c7_the_poison_dies_while_other_rows_flow),
                 T(c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most),
                 T(c7a_with_order_strict_nothing_overtakes),
                 T(a_topic_that_no_row_names_any_more_is_not_looked_for),
