@@ -1,4 +1,5 @@
--- Keys that must wait, each by its first row that was tried and is not finished, or is dead.
+-- Keys that must wait, each by its first row that was tried and is not finished, or is dead.  The dead
+-- come first: no fetch leaves them out by itself.
 -- $1 slots, $2 dead rows block too, $3 at most so many.
 SELECT b.slot, b.id, b.dead, b.wait_us, b.key
 FROM (SELECT DISTINCT ON (a.slot, a.key) a.slot, a.id, a.dead, a.wait_us, a.key
@@ -13,4 +14,4 @@ FROM (SELECT DISTINCT ON (a.slot, a.key) a.slot, a.id, a.dead, a.wait_us, a.key
             WHERE $2::boolean AND o.slot = ANY ($1::smallint[]) AND o.key IS NOT NULL
               AND o.status = 'DEAD') a
       ORDER BY a.slot, a.key, a.id) b
-ORDER BY b.slot, b.id LIMIT $3::bigint
+ORDER BY b.dead DESC, b.slot, b.id LIMIT $3::bigint

@@ -11,6 +11,9 @@
 
 #include "app/relay_internal.h"
 
+#define LANE_STUCK "PARTITION_NOT_WRITABLE"
+#define LANE_STUCK_WHY "no leader, or fewer replicas in sync than min.insync.replicas"
+
 enum {
         LANE_TOPICS_MAX = 64,
         LANE_REASONS_BYTES_MAX = 256 * 1024,
@@ -61,7 +64,6 @@ struct lane {
         bool unlocked;         /* single: it had; the batch goes on as one of owned */
         bool slow;             /* so did the last batch */
         bool purge, broken, rejected; /* rejected: a row that was sent was not taken */
-        size_t held;                  /* rows that go where nothing can be written */
         bool refused_together;        /* so that nobody knows which of them was */
 
         /* the broker */

@@ -36,7 +36,7 @@ bool lane_blocked_refresh(struct lane *l)
         const struct outbox_blocked *found = NULL;
         struct semel_error err = {0};
         size_t n = 0;
-        uint32_t slots = slots_to_read(l), late = 0;
+        uint32_t slots = slots_to_read(l);
         if (!slots)
                 return true;
         if (l->s->vt->blocked(l->s, slots, (enum outbox_on_dead)r->config->on_dead,
@@ -50,18 +50,18 @@ bool lane_blocked_refresh(struct lane *l)
         int64_t now = clock_boot_us();
         blocked_keys_forget_slots(&l->blocked, slots);
         for (size_t i = 0; i < n; i++)
-                if (!blocked_keys_add(&l->blocked, found[i].slot, found[i].key,
-                                      now + found[i].wait_us, found[i].dead))
-                        late |= UINT32_C(1) << found[i].slot;
-        /* There were more: the last slot that was shown is not complete, those behind it were not. */
-        if (n == LIMIT_OUTBOX_BLOCKED_KEYS)
+                (void)blocked_keys_add(&l->blocked, found[i].slot, found[i].key, now + found[i].wait_us,
+                                       found[i].dead);
+        /* There are more dead ones, which come first: the last slot that was shown is not complete, those
+         * behind it were not. */
+        if (n == LIMIT_OUTBOX_BLOCKED_KEYS && found[n - 1].dead)
                 for (int16_t i = found[n - 1].slot; i < EVENT_SLOTS; i++)
-                        late |= UINT32_C(1) << i & slots;
-        l->blocked.full |= late;
-        if (late)
-                relay_say(r, "lane %d: too many keys wait: no new rows are read of %d slot%s (`semel "
+                        l->blocked.full |= UINT32_C(1) << i & slots;
+        int late = __builtin_popcount(l->blocked.full & slots);
+        if (late > 0)
+                relay_say(r, "lane %d: DEAD rows block too many keys: no new rows are read of %d slot%s (`semel "
                              "outbox status` shows them)",
-                          l->index, __builtin_popcount(late), __builtin_popcount(late) == 1 ? "" : "s");
+                          l->index, late, late == 1 ? "" : "s");
         for (size_t i = 0; i < l->slot_count; i++)
                 if (slots >> l->slot[i].slot & 1)
                         l->known_epoch[l->slot[i].slot] = l->slot[i].epoch;
@@ -105,6 +105,17 @@ static void decide_failed(struct lane *l, size_t i, int64_t now_us, struct outbo
                 m->verdict = OUTBOX_BURY;
 }
 
+/* In memory only: nothing was tried.  What has no room there waits in the database, as if it had been: only so
+ * does the next batch have other rows. */
+static void decide_held(struct lane *l, size_t i, int64_t now_us, struct outbox_mark *m)
+{
+        m->verdict = OUTBOX_UNTRIED;
+        if (blocked_keys_add(&l->blocked, m->slot, l->key[i], now_us + HELD_US, false))
+                return;
+        m->reason = LANE_STUCK ": " LANE_STUCK_WHY;
+        decide_failed(l, i, now_us, m);
+}
+
 static size_t decide(struct lane *l, bool aborted)
 {
         struct relay *r = l->r;
@@ -129,8 +140,10 @@ static size_t decide(struct lane *l, bool aborted)
                 case WAVE_REFUSED:
                         m->verdict = OUTBOX_BURY;
                         break;
-                case WAVE_UNTRIED:
                 case WAVE_HELD:
+                        decide_held(l, i, now, m);
+                        break;
+                case WAVE_UNTRIED:
                 case WAVE_AGAIN:
                 case WAVE_SENT:
                         m->verdict = OUTBOX_UNTRIED;
@@ -247,15 +260,6 @@ static void block_failed_keys(struct lane *l, size_t n, uint32_t lost)
         }
 }
 
-/* In memory only: nothing was tried. */
-static void block_held_keys(struct lane *l)
-{
-        int64_t due_us = clock_boot_us() + HELD_US;
-        for (size_t i = 0; i < l->rows.n && l->held > 0; i++)
-                if (wave_fate(&l->wave, (int32_t)i) == WAVE_HELD)
-                        (void)blocked_keys_add(&l->blocked, l->rows.row[i].slot, l->key[i], due_us, false);
-}
-
 static void count_marks(struct lane *l, size_t n)
 {
         static const enum relay_outcome outcomes[] = {[OUTBOX_DONE] = RELAY_PUBLISHED,
@@ -312,7 +316,6 @@ bool lane_settle(struct lane *l, bool aborted)
         struct outbox_marked marked = {0};
         bool in_doubt = false;
         size_t n = decide(l, aborted);
-        block_held_keys(l);
         if (n == 0) {
                 l->s->vt->abandon(l->s);
                 return true;

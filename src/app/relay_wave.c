@@ -302,7 +302,6 @@ bool lane_wave_begin(struct lane *l)
         l->locked_end_us = now + relay_locked_us(r);
         l->slow = l->unlocked;
         l->unlocked = false;
-        l->held = 0;
         if (!lane_producer_open(l) || !look_at_topics(l)) {
                 wave_stop(&l->wave);
                 return false;
@@ -335,11 +334,10 @@ bool lane_owns_all(struct lane *l)
 static void hold(struct lane *l, int32_t i)
 {
         if (l->key[i].p) {
-                l->held++;
                 wave_hold(&l->wave, i);
                 return;
         }
-        keep_reason(l, i, "PARTITION_NOT_WRITABLE", "no leader, or fewer replicas in sync than min.insync.replicas");
+        keep_reason(l, i, LANE_STUCK, LANE_STUCK_WHY);
         wave_postpone(&l->wave, i);
 }
 

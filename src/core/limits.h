@@ -77,7 +77,8 @@ enum {
          * alone allow, and more bytes than this would only be memory. */
         LIMIT_OUTBOX_BATCH_ROWS = 5000,
         LIMIT_OUTBOX_BATCH_BYTES = 8 * 1024 * 1024,
-        /* Keys that a lane remembers as blocked; past it a lane reads no new rows of the slot. */
+        /* Keys that a lane remembers as blocked.  Past it no new rows are read of a slot with DEAD rows that
+         * block; what only waits is remembered by the database. */
         LIMIT_OUTBOX_BLOCKED_KEYS = 4096,
         /* Prune, retry and republish go in short transactions. */
         LIMIT_OUTBOX_PRUNE_ROWS = 1000,

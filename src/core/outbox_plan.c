@@ -177,7 +177,7 @@ bool blocked_keys_add(struct blocked_keys *set, int16_t slot, struct span key, i
                       bool dead)
 {
         if (set->n == set->max || set->bytes_max - set->bytes_n < key.n) {
-                set->full |= UINT32_C(1) << slot;
+                set->full |= (uint32_t)dead << slot;
                 return false;
         }
         if (key.n > 0)

@@ -61,12 +61,13 @@ struct blocked_keys {
         size_t n, max;
         uint8_t *bytes;
         size_t bytes_n, bytes_max;
-        uint32_t full; /* slots that had a key for which there was no room: read nothing of them, ask
-                          the database again when there is room */
+        uint32_t full; /* slots with a key of a DEAD row for which there was no room: read nothing of
+                          them, ask the database again when there is room */
 };
 void blocked_keys_init(struct blocked_keys *set, struct blocked_key *space, size_t max,
                        uint8_t *bytes, size_t bytes_max);
-/* false: no room, the slot is in `full` now. */
+/* false: no room.  The slot of a dead one is in `full` now; one that only waits is left out by the database
+ * too, from the mark on that says until when. */
 bool blocked_keys_add(struct blocked_keys *set, int16_t slot, struct span key, int64_t due_us,
                       bool dead);
 /* Forget those whose time has come; returns how many. */

@@ -261,7 +261,7 @@ struct outbox_vt {
         /* single: roll back what fetch began; others: nothing to do. */
         void (*abandon)(struct outbox_session *s);
         /* Blocked keys of these slots: first unfinished rows with attempts > 0, and (on_dead block)
-         * DEAD ones.  At most `max`, by slot and id.  Spans live until the next call. */
+         * DEAD ones.  At most `max`: the dead first, then by slot and id.  Spans live until the next call. */
         semel_code (*blocked)(struct outbox_session *s, uint32_t slot_mask,
                               enum outbox_on_dead on_dead, size_t max, int64_t deadline_us,
                               const struct outbox_blocked **ret, size_t *ret_n, semel_error *err);

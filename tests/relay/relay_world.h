@@ -29,7 +29,7 @@ enum { WORLD_ROWS_MAX = 4096, WORLD_LOG_MAX = 16384, WORLD_KEY_BYTES = 16 };
 
 struct world_row {
         int64_t id;
-        char key[WORLD_KEY_BYTES]; /* "": none */
+        const char *key; /* "": none */
         char payload[WORLD_KEY_BYTES]; /* the id */
         const char *topic;
         int16_t slot;
@@ -75,6 +75,7 @@ struct world {
         size_t requests;
         const char *stuck_key;    /* what goes where this key goes is not written, and not reported */
         bool stuck_is_known;      /* a look says so */
+        const char *stuck_topic;  /* of this one a look says so from the beginning */
         int64_t fail_id;          /* once: as if the broker had been away */
         /* Once so many rows are in the log, at that very moment and with the lock held: then(). */
         size_t at_logged;

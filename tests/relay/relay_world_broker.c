@@ -281,9 +281,9 @@ void bus_topic_why_not(struct bus_producer *p, const char *topic, const char **r
 size_t bus_topic_stuck(struct bus_producer *p, const char *topic)
 {
         (void)p;
-        (void)topic;
         pthread_mutex_lock(&world.lock);
-        size_t n = world.stuck_key && world.stuck_is_known;
+        size_t n = (world.stuck_key && world.stuck_is_known) ||
+                   (world.stuck_topic && strcmp(topic, world.stuck_topic) == 0);
         pthread_mutex_unlock(&world.lock);
         return n;
 }
@@ -292,7 +292,8 @@ bool bus_is_stuck(struct bus_producer *p, const struct event *event)
 {
         (void)p;
         pthread_mutex_lock(&world.lock);
-        bool yes = world.stuck_key && world.stuck_is_known && span_eq(event->key, span_str(world.stuck_key));
+        bool yes = (world.stuck_key && world.stuck_is_known && span_eq(event->key, span_str(world.stuck_key))) ||
+                   (world.stuck_topic && span_eq(event->topic, span_str(world.stuck_topic)));
         pthread_mutex_unlock(&world.lock);
         return yes;
 }

@@ -5,6 +5,7 @@
  *
  * why this file is long: each rule in turn, over one world and one set of small steps.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -362,6 +363,65 @@ static void c4_and_so_in_transactions(void **state)
 {
         (void)state;
         the_others_flow(OUTBOX_EXACTLY_ONCE);
+}
+
+enum { HELD_KEY_BYTES = 1000, HELD_KEYS = 2000 }; /* twice what a lane remembers: a megabyte */
+
+static void add_held_keys(void)
+{
+        char key[HELD_KEY_BYTES + 1];
+        world.topic = "held";
+        for (int i = 0; i < HELD_KEYS; i++) {
+                (void)snprintf(key, sizeof key, "%-*d", HELD_KEY_BYTES, i);
+                (void)world_add_row(key, OUTBOX_PENDING, 0);
+        }
+        world.topic = "t";
+}
+
+static bool all_of_the_good_topic_have_gone(void)
+{
+        bool all = true;
+        lock();
+        for (size_t i = HELD_KEYS; i < world.rows && all; i++)
+                all = world.row[i].gone;
+        unlock();
+        return all;
+}
+
+static bool more_wait_than_are_remembered(void)
+{
+        size_t n = 0;
+        lock();
+        for (size_t i = 0; i < HELD_KEYS; i++)
+                n += world.row[i].attempts > 0;
+        unlock();
+        return n > HELD_KEYS / 4;
+}
+
+/* Keys for which a lane has no room wait in the database, and no slot stops for them. */
+static void c4_however_many_keys_wait_the_others_flow(void **state)
+{
+        (void)state;
+        struct relay_config *c = world_config(OUTBOX_OWNED);
+        c->lanes = 1;
+        c->batch_rows = 200;
+        c->attempts_max = 1; /* and yet none of them is given up */
+        c->retry_min_us = c->retry_max_us = 1 * SECOND;
+        world.stuck_topic = "held";
+        add_held_keys();
+        (void)world_add(200, 100);
+        for (size_t i = 0; i < world.rows; i++)
+                world.row[i].slot = 3; /* more than memory has room for, before the first of the others */
+        world_start();
+        world_wait(all_of_the_good_topic_have_gone, "the others");
+        world_wait(more_wait_than_are_remembered, "keys to wait in the database");
+        lock();
+        world.stuck_topic = NULL;
+        unlock();
+        world_wait(world_all_done, "the keys that waited");
+        assert_false(world_said("are DEAD"));
+        assert_int_equal(world_duplicates(), 0);
+        assert_int_equal(world.logged, world.rows);
 }
 
 static bool another_producer(void)
@@ -742,6 +802,7 @@ int main(int argc, char **argv)
                 T(c5_a_new_owner_finds_the_keys_that_a_dead_row_blocks),
                 T(c4_a_partition_that_cannot_be_written_holds_its_own_keys_only),
                 T(c4_and_so_in_transactions),
+                T(c4_however_many_keys_wait_the_others_flow),
                 T(c7_what_had_no_report_in_time_is_sent_again_in_order),
                 T(c7_one_bad_row_of_a_request_dies_alone),
                 T(c7_one_bad_row_of_a_transaction_dies_alone),

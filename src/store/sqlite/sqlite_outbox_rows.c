@@ -354,9 +354,11 @@ out:
 
 /* -- blocked ----------------------------------------------------------------------------------------- */
 
-static int by_slot_and_id(const void *a, const void *b)
+static int dead_first(const void *a, const void *b)
 {
         const struct outbox_blocked *x = a, *y = b;
+        if (x->dead != y->dead)
+                return x->dead ? -1 : 1;
         if (x->slot != y->slot)
                 return x->slot < y->slot ? -1 : 1;
         return x->id < y->id ? -1 : x->id > y->id;
@@ -428,7 +430,7 @@ semel_code sqlite_outbox_blocked(struct outbox_session *s, uint32_t slot_mask,
         outbox_end_read(o);
         if (code != SEMEL_OK)
                 return code;
-        qsort(o->blocked_rows, n, sizeof *o->blocked_rows, by_slot_and_id);
+        qsort(o->blocked_rows, n, sizeof *o->blocked_rows, dead_first);
         *ret = o->blocked_rows;
         *ret_n = n;
         return SEMEL_OK;
