@@ -52,6 +52,8 @@ static void c9_properties_that_a_promise_rests_on_are_refused(void **state)
                 {"max.in.flight", "5", "overtaken"},
                 {"max.in.flight.requests.per.connection", "5", "overtaken"},
                 {"retries", "0", "overtaken"},
+                {"delivery.report.only.error", "true", "never be reported"},
+                {"enable.gapless.guarantee", "true", "end the producer"},
                 {"partitioner", "random", "Java"},
                 {"enable.auto.commit", "true", "after the database"},
                 {"auto.offset.reset", "latest", "skip"},
