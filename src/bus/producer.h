@@ -10,6 +10,11 @@
 /* Topics that a producer remembers.  Past it, one without unreported messages is forgotten. */
 enum { TOPIC_BUCKETS = 128, TOPICS_MAX = 1024 };
 
+struct topic_partition {
+        int32_t in_sync; /* replicas; 0: it has no leader */
+        int32_t replicas;
+};
+
 struct topic {
         struct topic *next;
         rd_kafka_topic_t *rkt;
@@ -20,7 +25,7 @@ struct topic {
         bool exists;
         rd_kafka_resp_err_t said;  /* about it, by the broker */
         int32_t partitions, stuck; /* stuck: of these, so many cannot be written */
-        int32_t *in_sync;          /* replicas of each partition; 0: it has no leader */
+        struct topic_partition *partition;
         int32_t min_in_sync;       /* min.insync.replicas, at least 1 */
         int32_t turn;              /* the partition of the last record without a key, while some are stuck */
         size_t name_n;

@@ -31,7 +31,7 @@ static size_t bucket_of(struct span name)
 static void topic_free(struct topic *t)
 {
         rd_kafka_topic_destroy(t->rkt);
-        free(t->in_sync);
+        free(t->partition);
         free(t);
 }
 
@@ -119,14 +119,14 @@ void topics_free(struct bus_producer *p)
 
 static void note_partitions(struct topic *t, const struct rd_kafka_metadata_topic *md)
 {
-        int32_t *in_sync = md->partition_cnt > 0 ? calloc((size_t)md->partition_cnt, sizeof *in_sync) : NULL;
-        free(t->in_sync);
-        t->in_sync = in_sync;
-        t->partitions = in_sync ? md->partition_cnt : 0;
+        struct topic_partition *of = md->partition_cnt > 0 ? calloc((size_t)md->partition_cnt, sizeof *of) : NULL;
+        free(t->partition);
+        t->partition = of;
+        t->partitions = of ? md->partition_cnt : 0;
         for (int32_t i = 0; i < t->partitions; i++) {
                 const struct rd_kafka_metadata_partition *p = &md->partitions[i];
                 if (p->id >= 0 && p->id < t->partitions && p->leader >= 0)
-                        in_sync[p->id] = p->isr_cnt;
+                        of[p->id] = (struct topic_partition){p->isr_cnt, p->replica_cnt};
         }
 }
 
@@ -151,10 +151,14 @@ static semel_code ask(struct bus_producer *p, struct topic *t, int ms, rd_kafka_
         return SEMEL_OK;
 }
 
+/* All replicas are enough, however many min.insync.replicas wants: so says Kafka since 3.7. */
 static bool is_stuck(const struct topic *t, int32_t partition)
 {
-        int32_t least = t->min_in_sync > 1 ? t->min_in_sync : 1;
-        return partition >= 0 && partition < t->partitions && t->in_sync[partition] < least;
+        if (partition < 0 || partition >= t->partitions)
+                return false;
+        const struct topic_partition *p = &t->partition[partition];
+        int32_t least = t->min_in_sync < p->replicas ? t->min_in_sync : p->replicas;
+        return p->in_sync < (least > 1 ? least : 1);
 }
 
 static semel_code look(struct bus_producer *p, struct topic *t, int64_t deadline_us,
