@@ -215,8 +215,11 @@ static enum round round_of(struct lane *l)
         struct relay *r = l->r;
         l->may_peek = false;
         l->slot_count = relay_share_hold(r, l->index, l->slot);
-        if (l->slot_count == 0)
+        if (l->slot_count == 0) { /* what it knew of the broker, or waited for, is others' business now */
+                (void)lane_broker_forget(l);
+                atomic_store(&r->metrics.lag_us[l->index], 0);
                 return ROUND_NOTHING;
+        }
         forget_old_slots(l);
         (void)blocked_keys_release_due(&l->blocked, clock_boot_us());
         if (!lane_broker_ready(l) || (r->mode == OUTBOX_EXACTLY_ONCE && !lane_recover(l)) ||

@@ -108,6 +108,8 @@ void lane_wave_run(struct lane *l, bool (*last)(struct lane *l));
 bool lane_owns_all(struct lane *l);
 void lane_broker_is_away(struct lane *l, const semel_error *why);
 void lane_broker_is_back(struct lane *l);
+/* Nobody asks any more.  false: it was not away. */
+bool lane_broker_forget(struct lane *l);
 enum { LANE_NO_OPAQUE = -1 };
 
 /* -- relay_settle.c: from reports to marks ---------------------------------------------------------- */

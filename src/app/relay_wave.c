@@ -170,13 +170,20 @@ void lane_broker_is_away(struct lane *l, const semel_error *why)
                   why->text);
 }
 
-void lane_broker_is_back(struct lane *l)
+bool lane_broker_forget(struct lane *l)
 {
         if (!l->broker_away)
-                return;
+                return false;
         l->broker_away = false;
-        l->broker_back_us = clock_boot_us();
         atomic_fetch_sub(&l->r->metrics.broker_away, 1);
+        return true;
+}
+
+void lane_broker_is_back(struct lane *l)
+{
+        if (!lane_broker_forget(l))
+                return;
+        l->broker_back_us = clock_boot_us();
         relay_say(l->r, "lane %d: the broker answers again", l->index);
 }
 

@@ -139,6 +139,17 @@ bool world_said(const char *words)
         return found;
 }
 
+const char *world_said_after(const char *words)
+{
+        static char rest[200];
+        pthread_mutex_lock(&said_lock);
+        const char *at = strstr(said, words);
+        (void)snprintf(rest, sizeof rest, "%s", at ? at + strlen(words) : "");
+        pthread_mutex_unlock(&said_lock);
+        rest[strcspn(rest, "\n")] = 0;
+        return rest;
+}
+
 static void *relay_main(void *arg)
 {
         semel_error err = {0};

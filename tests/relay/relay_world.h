@@ -69,6 +69,7 @@ struct world {
         size_t logged;
         int producers;
         bool stalled;             /* no reports, and nothing is written */
+        bool broker_down;         /* nor is any question answered */
         int64_t produce_us;       /* handing a row over takes so long */
         int64_t reject_id;        /* the broker says no to this row; 0: to none */
         int64_t poison_id;        /* the broker says no to each request that has this row, and not why */
@@ -114,6 +115,8 @@ void world_other_commits(void);
 void world_start(void);
 void world_stop(void);
 bool world_said(const char *words);
+/* Where the line that has these words goes on; "": none has them.  Valid until the next call. */
+const char *world_said_after(const char *words);
 
 /* Time goes by: the world is slow on purpose. */
 void world_pass(int64_t us);

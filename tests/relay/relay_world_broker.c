@@ -261,13 +261,13 @@ semel_code bus_topic_look(struct bus_producer *p, const char *topic, int64_t tim
 {
         (void)p;
         (void)timeout_us;
-        (void)err;
         *ret_exists = strcmp(topic, "missing") != 0;
         *ret_bytes_max = 0;
         pthread_mutex_lock(&world.lock);
+        bool down = world.broker_down;
         world.looks += !*ret_exists;
         pthread_mutex_unlock(&world.lock);
-        return SEMEL_OK;
+        return down ? err_set(err, SEMEL_ERR_STORE_DOWN, "the world has no broker now") : SEMEL_OK;
 }
 
 void bus_topic_why_not(struct bus_producer *p, const char *topic, const char **ret_name, const char **ret_text)

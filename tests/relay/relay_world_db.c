@@ -333,6 +333,15 @@ static semel_code db_listen(struct outbox_session *s, int64_t timeout_us, uint32
         return err_set(err, SEMEL_ERR_REFUSED, "nobody tells");
 }
 
+static semel_code db_stats(struct outbox_session *s, int64_t deadline_us, struct outbox_stats *ret,
+                           semel_error *err)
+{
+        (void)s;
+        (void)deadline_us;
+        (void)ret;
+        return err_set(err, SEMEL_ERR_STORE_DOWN, "nobody counts");
+}
+
 static void db_close(struct outbox_session *s)
 {
         free(s);
@@ -345,7 +354,7 @@ static semel_code db_open(const char *url, const struct outbox_mapping *mapping,
                 .name = "world", .check = db_check, .beat = db_beat, .take = db_take,
                 .give = db_give, .leave = db_leave, .fetch = db_fetch, .mark = db_mark,
                 .abandon = db_abandon, .blocked = db_blocked, .recover = db_recover,
-                .unstick = db_unstick, .listen = db_listen, .close = db_close,
+                .unstick = db_unstick, .listen = db_listen, .stats = db_stats, .close = db_close,
         };
         (void)url;
         (void)mapping;

@@ -5,9 +5,12 @@
  *
  * why this file is long: each rule in turn, over one world and one set of small steps.
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/limits.h"
 #include "relay_world.h"
@@ -572,6 +575,79 @@ static void a_topic_that_no_row_names_any_more_is_not_looked_for(void **state)
         assert_int_equal(world.looks, looks);
 }
 
+/* -- ready ----------------------------------------------------------------------------------------- */
+
+/* What the admin listener answers, head and body. */
+static const char *admin_says(const char *path)
+{
+        static char answer[1 << 15];
+        char ask[128];
+        size_t n = 0;
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)strtol(world_said_after("admin on port "), NULL, 10)),
+                                 .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+        int fd = socket(AF_INET, SOCK_STREAM, 0), len = snprintf(ask, sizeof ask,
+                                                                 "GET %s HTTP/1.1\r\nHost: world\r\n"
+                                                                 "Connection: close\r\n\r\n", path);
+        assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+        assert_int_equal(write(fd, ask, (size_t)len), len);
+        for (ssize_t got; n < sizeof answer - 1 && (got = read(fd, answer + n, sizeof answer - 1 - n)) > 0;)
+                n += (size_t)got;
+        (void)close(fd);
+        answer[n] = 0;
+        return answer;
+}
+
+static bool is_ready(void)
+{
+        return world_said("admin on port ") && strstr(admin_says("/readyz"), " 200 ");
+}
+
+static bool waits_for_the_broker(void)
+{
+        if (!world_said("the broker is away") || is_ready())
+                return false;
+        const char *metrics = admin_says("/metrics");
+        return strstr(metrics, "\nsemel_relay_broker_away 1\n") && !strstr(metrics, "\nsemel_relay_lag_seconds 0\n");
+}
+
+static bool waits_for_nothing(void)
+{
+        if (!is_ready())
+                return false;
+        const char *metrics = admin_says("/metrics");
+        return strstr(metrics, "\nsemel_relay_broker_away 0\n") && strstr(metrics, "\nsemel_relay_lag_seconds 0\n");
+}
+
+/* The slots go to somebody else while the broker is away: nobody here asks for it any more. */
+static void who_has_no_slots_waits_for_no_broker(void **state)
+{
+        (void)state;
+        struct relay_config *c = world_config(OUTBOX_OWNED);
+        (void)snprintf(c->admin, sizeof c->admin, "127.0.0.1:0");
+        world.broker_down = true;
+        (void)world_add(100, 100);
+        world_start();
+        world_wait(waits_for_the_broker, "the relay not to be ready");
+        lock();
+        slots_are_taken();
+        unlock();
+        world_wait(waits_for_nothing, "the relay to be ready, without slots");
+        assert_false(world_said("answers again"));
+        lock();
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                world.epoch[i]++;
+        world.other = 0;
+        unlock();
+        world_wait(waits_for_the_broker, "the relay to ask again, with slots");
+        lock();
+        world.broker_down = false;
+        unlock();
+        world_wait(world_all_done, "all rows");
+        world_wait(is_ready, "the relay to be ready");
+        assert_true(world_said("answers again"));
+}
+
 /* -- C8 -------------------------------------------------------------------------------------------- */
 
 static void each_is_seen_once(size_t rows)
@@ -810,6 +886,7 @@ int main(int argc, char **argv)
                 T(c7a_a_rejected_row_is_overtaken_by_its_own_request_at_most),
                 T(c7a_with_order_strict_nothing_overtakes),
                 T(a_topic_that_no_row_names_any_more_is_not_looked_for),
+                T(who_has_no_slots_waits_for_no_broker),
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_made),
                 T(c8_a_commit_of_which_nobody_knows_and_that_was_not_made),
                 T(c8_no_transaction_is_committed_before_the_mark_of_the_last),
