@@ -94,7 +94,8 @@ enum bus_produced bus_produce(struct bus_producer *p, const struct event *event,
  * still unreported. */
 size_t bus_producer_poll(struct bus_producer *p, int64_t timeout_us);
 /* The same when nothing more will be queued for now: batches do not wait to become fuller (linger.ms),
- * and it returns when all reports have come, or in the middle when the time is over. */
+ * and it returns when all reports have come, or in the middle when the time is over.  Both return behind the
+ * report of a message that was not taken, too: whoever wants no more sent throws the producer away. */
 size_t bus_producer_flush(struct bus_producer *p, int64_t timeout_us);
 size_t bus_producer_unreported(const struct bus_producer *p);
 

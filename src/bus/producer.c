@@ -76,6 +76,9 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         if (--t->unreported == 0)
                 t->bytes = 0;
         p->on_report(p->arg, &report);
+        /* The caller decides before another request is answered, and the one behind it sent (rule C7a). */
+        if (report.kind != BUS_DELIVERED && report.kind != BUS_PURGED && !p->abandoned)
+                rd_kafka_yield(rk);
 }
 
 /* -- opening and closing ----------------------------------------------------------------------- */
@@ -148,6 +151,7 @@ semel_code bus_producer_open(const struct bus_config *config, const char *transa
 
 void bus_producer_abandon(struct bus_producer *p)
 {
+        p->abandoned = true;
         if (!p->broken) {
                 p->broken = true;
                 (void)err_set(&p->why, SEMEL_ERR_INTERNAL, "the Kafka producer was abandoned; open another");

@@ -40,6 +40,7 @@ struct bus_producer {
         size_t unreported;
         bool compressed;
         bool broken; /* a report was BROKEN, or it was abandoned */
+        bool abandoned;
         semel_error why;
         struct topic *last; /* most messages go where the one before went */
         struct topic *bucket[TOPIC_BUCKETS];

@@ -152,6 +152,27 @@ static void c7a_at_most_one_request_overtakes_a_rejected_row(void **state)
                 fail_msg("%s", log);
 }
 
+/* A flush that goes on serving would have all of them sent and answered first. */
+static void c7a_a_flush_ends_with_the_report_of_a_rejection(void **state)
+{
+        static const struct bus_property single[] = {{"batch.num.messages", "1"}};
+        static const char *const rows[] = {"row1", "row2", "row3", "row4", "row5", "row6"};
+        assert_ok(bus_mock_topic(*state, "t", 1, &err));
+        struct bus_producer *p = producer_of(*state, single, 1);
+        kit_send(p, "t", "k", "row0");
+        kit_drain(p);
+        bus_mock_fail(*state, PRODUCE, TOO_LARGE, 1);
+        for (size_t i = 0; i < 6; i++)
+                kit_send(p, "t", "k", rows[i]);
+        assert_int_equal(bus_producer_flush(p, 30 * SECOND), 5);
+        assert_int_equal(reports.n, 2);
+        assert_int_equal(reports.at[1].kind, BUS_REJECTED);
+        assert_string_equal(reports.at[1].payload, "row1");
+        assert_int_equal(bus_producer_flush(p, 30 * SECOND), 0); /* who wants more of it gets it */
+        assert_int_equal(reports.n, 7);
+        bus_producer_close(p);
+}
+
 static void c9_a_fatal_error_finishes_the_producer_and_a_new_one_works(void **state)
 {
         assert_ok(bus_mock_topic(*state, "t", 1, &err));
@@ -236,6 +257,7 @@ int main(void)
                 with_mock(c7_nothing_is_given_up_while_the_broker_is_away),
                 with_mock(c7_abandoned_rows_are_all_reported_and_sent_again_in_order),
                 with_mock(c7a_at_most_one_request_overtakes_a_rejected_row),
+                with_mock(c7a_a_flush_ends_with_the_report_of_a_rejection),
                 with_mock(c9_a_fatal_error_finishes_the_producer_and_a_new_one_works),
                 with_mock(passing_faults_are_retried_inside),
                 with_mock(o34_the_queue_is_bounded_while_the_broker_is_away),
