@@ -26,12 +26,29 @@ static bool is_behind(const struct world_row *row, int64_t now_us)
         return false;
 }
 
-static bool is_blocked(const struct outbox_fetch *in, const struct world_row *row)
+static int by_bytes(const void *a, const void *b)
 {
-        for (size_t i = 0; i < in->blocked_count && row->key[0]; i++)
-                if (span_eq(in->blocked[i], span_str(row->key)))
-                        return true;
-        return false;
+        const struct span *x = a, *y = b;
+        if (x->n != y->n)
+                return x->n < y->n ? -1 : 1;
+        return memcmp(x->p, y->p, x->n);
+}
+
+/* The blocked keys, to be searched. */
+static struct span *sorted(const struct outbox_fetch *in)
+{
+        struct span *keys = calloc(in->blocked_count + 1, sizeof *keys);
+        for (size_t i = 0; i < in->blocked_count && keys; i++)
+                keys[i] = in->blocked[i];
+        if (keys)
+                qsort(keys, in->blocked_count, sizeof *keys, by_bytes);
+        return keys;
+}
+
+static bool is_blocked(const struct span *keys, size_t n, const struct world_row *row)
+{
+        struct span key = span_str(row->key);
+        return key.n > 0 && bsearch(&key, keys, n, sizeof *keys, by_bytes) != NULL;
 }
 
 static struct outbox_row as_read(const struct world_row *row)
@@ -56,9 +73,13 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
         (void)s;
         (void)deadline_us;
         struct outbox_row *out = calloc(WORLD_ROWS_MAX, sizeof *out);
+        struct span *blocked = sorted(in);
         size_t n = 0, rows_max = outbox_fetch_rows_max(in);
-        if (!out)
+        if (!out || !blocked) {
+                free(out);
+                free(blocked);
                 return err_set(err, SEMEL_ERR_NO_MEMORY, "no memory");
+        }
         pthread_mutex_lock(&world.lock);
         int64_t now = clock_boot_us();
         for (size_t q = 0; q < in->quota_count; q++) {
@@ -66,7 +87,7 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
                 for (size_t i = 0; i < world.rows && left > 0 && n < rows_max; i++) {
                         struct world_row *row = &world.row[i];
                         if (row->gone || row->state != OUTBOX_PENDING || row->due_us > now ||
-                            row->slot != in->quotas[q].slot.slot || is_blocked(in, row) ||
+                            row->slot != in->quotas[q].slot.slot || is_blocked(blocked, in->blocked_count, row) ||
                             is_behind(row, now))
                                 continue;
                         out[n++] = as_read(row);
@@ -74,6 +95,7 @@ static semel_code db_fetch(struct outbox_session *s, const struct outbox_fetch *
                 }
         }
         pthread_mutex_unlock(&world.lock);
+        free(blocked);
         *ret = (struct outbox_rows){.row = out, .n = n, .bytes = n, .now_us = 2, .driver = out,
                                     .release = release_rows};
         return SEMEL_OK;
