@@ -271,7 +271,7 @@ static void b8_a_duplicate_waits_no_longer_than_wait_ms_and_settings_are_restore
         tx_db_close(second);
 }
 
-static void b8_serialization_failures_are_passed_on(void **state)
+static void b8_h72_serialization_failures_are_passed_on(void **state)
 {
         (void)state;
         if (!tx_db_is_postgres(url))
@@ -435,7 +435,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(a_completion_that_fails_takes_its_effect_with_it),
                 cmocka_unit_test(h1_racing_transactions_execute_once_and_the_others_replay),
                 cmocka_unit_test(b8_a_duplicate_waits_no_longer_than_wait_ms_and_settings_are_restored),
-                cmocka_unit_test(b8_serialization_failures_are_passed_on),
+                cmocka_unit_test(b8_h72_serialization_failures_are_passed_on),
                 cmocka_unit_test(a_search_path_of_the_callers_changes_nothing),
                 cmocka_unit_test(a_thread_that_is_cancelled_after_its_effect_records_it),
                 cmocka_unit_test(b9_a_deferred_transaction_is_told_to_retry_or_refused),

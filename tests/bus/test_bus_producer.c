@@ -66,7 +66,7 @@ static void keys_go_where_javas_client_sends_them(const char *topic, size_t colu
         bus_producer_close(p);
 }
 
-static void keys_go_to_the_partitions_of_javas_client(void **state)
+static void o38_keys_go_to_the_partitions_of_javas_client(void **state)
 {
         (void)state;
         const char *six = kit_topic("six"), *seven = kit_topic("seven");
@@ -317,7 +317,7 @@ static void what_the_broker_says_of_a_topic_is_told(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(keys_go_to_the_partitions_of_javas_client),
+                cmocka_unit_test(o38_keys_go_to_the_partitions_of_javas_client),
                 cmocka_unit_test(a_topic_is_made_by_the_first_look),
                 cmocka_unit_test(o32_small_records_fit_into_a_topic_of_small_batches_and_a_large_one_fails_alone),
                 cmocka_unit_test(what_a_record_measures_is_known_to_the_byte),

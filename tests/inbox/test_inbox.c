@@ -140,7 +140,7 @@ static struct inbox_result apply(size_t from, size_t n, bool counted)
 
 /* -- tests ---------------------------------------------------------------------------------------------- */
 
-static void d1_a_batch_is_applied_once(void **state)
+static void d1_o78_a_batch_is_applied_once(void **state)
 {
         (void)state;
         make_events("x");
@@ -811,7 +811,7 @@ int main(int argc, char **argv)
         (void)ask("CREATE TABLE eff (consumer text, id text NOT NULL, payload text)");
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_session, close_session)
-                T(d1_a_batch_is_applied_once),
+                T(d1_o78_a_batch_is_applied_once),
                 T(d1_twice_in_one_batch_is_once),
                 T(d1_another_payload_is_an_alarm),
                 T(d3_the_failing_event_is_named_and_nothing_is_written),

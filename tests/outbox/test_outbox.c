@@ -229,7 +229,7 @@ static void c1_a_relay_joins_takes_gives_and_leaves(void **state)
                 assert_true(view.slots[i].free);
 }
 
-static void c1_a_slot_has_one_owner_until_its_lease_is_over(void **state)
+static void c1_o11_a_slot_has_one_owner_until_its_lease_is_over(void **state)
 {
         (void)state;
         take(a, &me_a, OUTBOX_OWNED, ALL);
@@ -442,7 +442,7 @@ static void c5_rows_without_a_key_go_beside_blocked_ones(void **state)
 }
 
 /* A, tried and waiting, holds B of its key, also when nobody remembers to block the key. */
-static void c4_a_key_waits_behind_its_row_in_backoff(void **state)
+static void c4_o8_a_key_waits_behind_its_row_in_backoff(void **state)
 {
         (void)state;
         int64_t first = add("k", "1"), second = add("k", "2"), other = add("l", "3");
@@ -599,7 +599,7 @@ static void single_publishes_inside_one_transaction(void **state)
 }
 
 /* Run on PostgreSQL with SKIP LOCKED: the second owner gets row 2 while the first holds row 1. */
-static void c6_a_new_owner_waits_for_rows_that_a_paused_one_holds(void **state)
+static void c6_o7_a_new_owner_waits_for_rows_that_a_paused_one_holds(void **state)
 {
         (void)state;
         semel_error why = {0};
@@ -660,7 +660,7 @@ static void two_phase_takes_nothing_of_a_slot_that_was_lost(void **state)
         is_state(id, OUTBOX_PENDING, 0);
 }
 
-static void stuck_rows_go_back_under_the_owners_fence(void **state)
+static void o18_stuck_rows_go_back_under_the_owners_fence(void **state)
 {
         (void)state;
         struct outbox_slot slots[EVENT_SLOTS];
@@ -930,7 +930,7 @@ static void o29_dead_rows_are_listed_counted_retried_and_discarded(void **state)
         assert_int_equal(target->audit_count(target->arg, "discard", "ada"), 1);
 }
 
-static void c10_republish_refuses_what_consumers_have_forgotten(void **state)
+static void c10_o63_republish_refuses_what_consumers_have_forgotten(void **state)
 {
         (void)state;
         semel_error why = {0};
@@ -1009,7 +1009,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
         } all[] = {
                 T(check_reads_the_outbox),
                 T(c1_a_relay_joins_takes_gives_and_leaves),
-                N(c1_a_slot_has_one_owner_until_its_lease_is_over, MANY_RELAYS),
+                N(c1_o11_a_slot_has_one_owner_until_its_lease_is_over, MANY_RELAYS),
                 T(c1_a_renewal_keeps_the_slots),
                 T(rows_come_as_they_were_appended),
                 T(o39_a_tombstone_is_not_an_empty_payload),
@@ -1020,17 +1020,17 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(a_large_row_behind_many_small_ones_is_counted),
                 T(c5_a_blocked_key_never_fills_a_batch),
                 T(c5_rows_without_a_key_go_beside_blocked_ones),
-                T(c4_a_key_waits_behind_its_row_in_backoff),
+                T(c4_o8_a_key_waits_behind_its_row_in_backoff),
                 T(a_mark_does_what_its_verdict_says),
                 N(c1_a_mark_after_the_slot_was_lost_changes_nothing, MANY_RELAYS),
                 T(c1_a_mark_of_a_row_that_changed_says_so),
                 T(c1_a_mark_of_a_row_that_was_tried_goes_by_its_attempts),
                 T(a_reason_that_is_no_text_is_no_reason_to_fail),
                 N(single_publishes_inside_one_transaction, ALL_MODES),
-                N(c6_a_new_owner_waits_for_rows_that_a_paused_one_holds, MANY_RELAYS | ALL_MODES),
+                N(c6_o7_a_new_owner_waits_for_rows_that_a_paused_one_holds, MANY_RELAYS | ALL_MODES),
                 N(two_phase_shows_what_is_being_published, ALL_MODES),
                 N(two_phase_takes_nothing_of_a_slot_that_was_lost, MANY_RELAYS | ALL_MODES),
-                N(stuck_rows_go_back_under_the_owners_fence, MANY_RELAYS | ALL_MODES),
+                N(o18_stuck_rows_go_back_under_the_owners_fence, MANY_RELAYS | ALL_MODES),
                 N(c8a_the_mode_changes_only_when_nobody_owns_anything, MANY_RELAYS | ALL_MODES),
                 N(c8a_slots_that_are_given_up_unsettled_keep_the_mode, MANY_RELAYS | ALL_MODES),
                 N(c8_exactly_once_takes_whole_groups, MANY_RELAYS | ALL_MODES),
@@ -1039,7 +1039,7 @@ int outbox_suite_run(const struct outbox_target *with, const char *filter)
                 T(c5_a_new_owner_learns_which_keys_are_blocked),
                 T(o24_pruning_touches_only_old_published_rows),
                 T(o29_dead_rows_are_listed_counted_retried_and_discarded),
-                T(c10_republish_refuses_what_consumers_have_forgotten),
+                T(c10_o63_republish_refuses_what_consumers_have_forgotten),
                 T(c10_the_age_of_a_row_is_from_when_it_was_made),
                 T(c10_what_is_published_meanwhile_is_not_taken_again),
         };

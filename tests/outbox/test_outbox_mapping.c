@@ -511,7 +511,7 @@ static void names_that_are_no_names_are_refused(void **state)
 }
 
 /* Rule C11: nothing wakes anybody until it is asked for. */
-static void c11_listening_needs_the_trigger_and_then_wakes(void **state)
+static void c11_o54_listening_needs_the_trigger_and_then_wakes(void **state)
 {
         (void)state;
         uint32_t slots = 0;
@@ -562,7 +562,7 @@ int main(int argc, char **argv)
                 T(a_table_that_can_be_no_outbox_is_refused),
                 T(more_rows_than_asked_for_are_an_error),
                 T(names_that_are_no_names_are_refused),
-                T(c11_listening_needs_the_trigger_and_then_wakes),
+                T(c11_o54_listening_needs_the_trigger_and_then_wakes),
         };
         (void)world_url();
         if (argc > 1)

@@ -49,7 +49,7 @@ static bool lease_is_long_over(void)
 
 /* -- C1 ------------------------------------------------------------------------------------------ */
 
-static void c1_nothing_is_handed_over_after_the_lease(void **state)
+static void c1_o15_nothing_is_handed_over_after_the_lease(void **state)
 {
         (void)state;
         (void)world_add(1200, 100);
@@ -175,7 +175,7 @@ static void another_joins(void)
         world.members = 2;
 }
 
-static void c2_slots_move_when_nothing_of_them_is_unmarked(void **state)
+static void c2_o12_slots_move_when_nothing_of_them_is_unmarked(void **state)
 {
         (void)state;
         (void)world_add(1000, 100);
@@ -865,11 +865,11 @@ int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         const struct CMUnitTest tests[] = {
-                T(c1_nothing_is_handed_over_after_the_lease),
+                T(c1_o15_nothing_is_handed_over_after_the_lease),
                 T(c1_the_lease_counts_from_before_the_beat_was_sent),
                 T(c1_who_lost_its_slots_hands_nothing_more_over_and_marks_nothing),
                 T(c1_a_mark_that_finds_its_slot_lost_ends_the_ownership),
-                T(c2_slots_move_when_nothing_of_them_is_unmarked),
+                T(c2_o12_slots_move_when_nothing_of_them_is_unmarked),
                 T(c3_without_a_fault_no_row_is_written_twice),
                 T(c12_at_most_a_batch_of_each_lane_is_unmarked),
                 T(o55_owned_makes_the_same_marks_again_and_sends_nothing_again),

@@ -59,7 +59,7 @@ static void h7_h8_a_key_waits_for_the_lease_not_for_the_retention(struct cf *c)
         assert_true(cf_row(c, cf_id(1)).maybe_executed); /* A5a */
 }
 
-static void a4_the_lease_is_over_at_its_last_microsecond(struct cf *c)
+static void a4_h12_the_lease_is_over_at_its_last_microsecond(struct cf *c)
 {
         if (c->target->slack_us != 0)
                 return; /* needs a clock that stands still */
@@ -328,8 +328,8 @@ const struct cf_test cf_tests_claim[] = {
         {"h6_a_lease_of_nothing_is_over_at_once", h6_a_lease_of_nothing_is_over_at_once},
         {"h7_h8_a_key_waits_for_the_lease_not_for_the_retention",
          h7_h8_a_key_waits_for_the_lease_not_for_the_retention},
-        {"a4_the_lease_is_over_at_its_last_microsecond",
-         a4_the_lease_is_over_at_its_last_microsecond},
+        {"a4_h12_the_lease_is_over_at_its_last_microsecond",
+         a4_h12_the_lease_is_over_at_its_last_microsecond},
         {"h18_busy_says_how_much_of_the_lease_is_left",
          h18_busy_says_how_much_of_the_lease_is_left},
         {"a6_a_calendar_that_jumps_ends_no_lease", a6_a_calendar_that_jumps_ends_no_lease},

@@ -118,7 +118,7 @@ static void a5_the_sweep_turns_lease_over_hold_rows_unknown(struct cf *c)
 }
 
 /* H35: a backlog goes away in bounded steps. */
-static void h35_a_sweep_over_many_rows_in_small_steps(struct cf *c)
+static void h35_h71_h80_a_sweep_over_many_rows_in_small_steps(struct cf *c)
 {
         enum { OLD = 900, RUNNING = 150, YOUNG = 150 };
         make_rows(c, 0, OLD, true);
@@ -314,7 +314,7 @@ const struct cf_test cf_tests_sweep[] = {
         {"a3_h80_unknown_and_in_flight_never_expire", a3_h80_unknown_and_in_flight_never_expire},
         {"a5_the_sweep_turns_lease_over_hold_rows_unknown",
          a5_the_sweep_turns_lease_over_hold_rows_unknown},
-        {"h35_a_sweep_over_many_rows_in_small_steps", h35_a_sweep_over_many_rows_in_small_steps},
+        {"h35_h71_h80_a_sweep_over_many_rows_in_small_steps", h35_h71_h80_a_sweep_over_many_rows_in_small_steps},
         {"a9_a_purge_beside_claims_deletes_no_fresh_claim",
          a9_a_purge_beside_claims_deletes_no_fresh_claim},
         {"a_walk_meets_every_row_once", a_walk_meets_every_row_once},

@@ -170,7 +170,7 @@ static void c4_rows_come_in_order_of_id_within_a_slot(void **state)
         s->vt->close(s);
 }
 
-static void c4_a_key_waits_behind_its_row_in_backoff(void **state)
+static void c4_o8_a_key_waits_behind_its_row_in_backoff(void **state)
 {
         struct sqlite_world *w = *state;
         insert_rows(w, 1, "'a'");
@@ -520,7 +520,7 @@ int main(int argc, char **argv)
                 TEST(a_plain_insert_is_an_event),
                 TEST(append_belongs_to_the_transaction),
                 TEST(c4_rows_come_in_order_of_id_within_a_slot),
-                TEST(c4_a_key_waits_behind_its_row_in_backoff),
+                TEST(c4_o8_a_key_waits_behind_its_row_in_backoff),
                 TEST(c5_a_blocked_key_with_10000_rows_hides_nobody),
                 TEST(a_mark_may_be_issued_again),
                 TEST(a_row_that_an_operator_changed_is_reported),

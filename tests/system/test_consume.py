@@ -346,7 +346,7 @@ def test_d4_o77_a_zombie_that_wakes_has_no_second_effect_and_holds_nobody_up(wor
     assert zombie.terminate() == 0 and heir.terminate() == 0
 
 
-def test_o71_o72_o73_rebalances_lose_and_double_nothing(world):
+def test_o71_o72_o73_o76_rebalances_lose_and_double_nothing(world):
     topic = world.kafka.new_topic(6)
     n = 3000
     world.kafka.produce(topic, [event(i, key=f'k{i % 40}') for i in range(n)])

@@ -121,7 +121,7 @@ def sent(gateway, upstream, key='k', **kw):
 
 
 @pytest.mark.parametrize('cell', CELLS, ids=lambda c: c.replace(' ', '-'))
-def test_h62_h63_fault_under_hold(start, sqlite_url, cell):
+def test_h62_h63_h65_fault_under_hold(start, sqlite_url, cell):
     behave, executed, status, problem, retry_status = CELLS[cell]
     upstream, gateway = start(False, sqlite_url, *time_for(cell))
     upstream.plan.append(behave)

@@ -84,7 +84,7 @@ def test_h76_waiting_across_two_gateways(start, pg_store_url, upstream, procs, b
     assert waiting.result().replayed and upstream.effects['k'] == 1
 
 
-def test_h21_h22_h26_replay_byte_for_byte(gateway, upstream):
+def test_h21_h22_h23_h26_replay_byte_for_byte(gateway, upstream):
     request = (b'POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 3\r\n'
                b'Connection: close\r\n\r\nx=1')
     first = gateway.raw(request)
@@ -297,7 +297,7 @@ routes:
 '''
 
 
-def test_routes_have_their_own_policies(start, sqlite_url, upstream):
+def test_h41_routes_have_their_own_policies(start, sqlite_url, upstream):
     gateway = start(sqlite_url, config=CONFIG)
     assert gateway.post(None, path='/strict/a').problem == 'key-missing'
     assert gateway.post('k', path='/strict/a').problem == 'key-missing'  # anonymous (H41)

@@ -257,7 +257,7 @@ def test_o34_a_broker_that_is_down_under_load(outbox, procs, build, pg_store_url
 
 
 @pytest.mark.parametrize('order', ['key', 'strict'])
-def test_sigterm_sends_what_lingers(outbox, start_relay, stoppable, order):
+def test_o26_sigterm_sends_what_lingers(outbox, start_relay, stoppable, order):
     """Kafka's client may wait 10 s for a fuller batch; a relay that is told to end does not."""
     topic = stoppable.new_topic(1)
     relay = start_relay(order=order, args=('--kafka', 'linger.ms=10000'))

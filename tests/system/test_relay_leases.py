@@ -13,7 +13,7 @@ from support.relay import Outbox, Relay, drained, in_order
 pytestmark = pytest.mark.kafka
 
 
-def test_c6_single_with_a_broker_slower_than_the_lease(procs, build, pg_store_url, kafka_own):
+def test_c6_o21_single_with_a_broker_slower_than_the_lease(procs, build, pg_store_url, kafka_own):
     """The transaction ends with half of the lease; the batch goes on without it, once."""
     topic = kafka_own.new_topic(3)
     outbox = Outbox(pg_store_url)

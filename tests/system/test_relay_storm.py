@@ -193,7 +193,7 @@ class World:
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_c12_a_storm(procs, build, pg_own, kafka_own, semel, mode):
+def test_c12_o3_o4_o23_a_storm(procs, build, pg_own, kafka_own, semel, mode):
     print(f'seed {SEED}: SEMEL_STORM_SEED={SEED}')
     chance = random.Random(SEED)
     for _ in range(TRIES):

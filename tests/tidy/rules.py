@@ -329,6 +329,8 @@ def case_complaints(cases_md, tests_text):
                 out.append(f'{case}: tested by what?')
             out += [f'{case}: there is no test {n}' for n in names
                     if not re.search(rf'\b{n}\b', tests_text)]
+            if names and not any(case.lower() in n.split('_') for n in names):
+                out.append(f'{case}: no test has it in its name')
         elif not re.match(r'not (yet|here): \w', state):
             out.append(f'{case}: the last column must say `tested: name`, `not yet: why` or `not here: why`, not {state!r}')
     return out

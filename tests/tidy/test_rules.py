@@ -137,6 +137,7 @@ def test_cases():
     assert rules.case_complaints(row.format('tested'), '')
     assert rules.case_complaints(row.format('maybe'), '')
     assert rules.case_complaints(row.format('not yet:'), '')
+    assert rules.case_complaints(row.format('tested: `h11_there`'), 'def h11_there(')
     assert not rules.case_complaints(row.format('tested: `h1_there`'), 'def h1_there(')
     assert not rules.case_complaints(row.format('not yet: the gateway is not written'), '')
     assert not rules.case_complaints(row.format('not here: there is no slot'), '')

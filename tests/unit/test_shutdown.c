@@ -22,7 +22,7 @@ static void nobody_asked(void **state)
         assert_true(shutdown_next_us(&times, 0, ASKED) == INT64_MAX);
 }
 
-static void each_phase_begins_on_its_microsecond(void **state)
+static void o27_each_phase_begins_on_its_microsecond(void **state)
 {
         (void)state;
         static const struct {
@@ -90,7 +90,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(nobody_asked),
-                cmocka_unit_test(each_phase_begins_on_its_microsecond),
+                cmocka_unit_test(o27_each_phase_begins_on_its_microsecond),
                 cmocka_unit_test(without_a_delay_it_drains_at_once),
                 cmocka_unit_test(a_delay_beyond_the_deadline_ends_with_it),
                 cmocka_unit_test(phases_never_go_back),

@@ -37,7 +37,7 @@ static void sends(int32_t want)
         wave_sent(&w, i);
 }
 
-static void all_rows_go_in_order(void **state)
+static void o10_all_rows_go_in_order(void **state)
 {
         (void)state;
         begin("aba-", false);
@@ -210,7 +210,7 @@ static void keys_that_share_a_hash_bucket_stay_apart(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_rows_go_in_order),
+                cmocka_unit_test(o10_all_rows_go_in_order),
                 cmocka_unit_test(c4_younger_rows_wait_and_other_keys_flow),
                 cmocka_unit_test(c7a_a_rejected_row_with_younger_ones_under_way_purges),
                 cmocka_unit_test(c7a_reports_in_the_other_order_are_counted_too),
