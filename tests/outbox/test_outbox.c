@@ -852,6 +852,19 @@ static void c5_a_new_owner_learns_which_keys_are_blocked(void **state)
         OK(a->vt->blocked(a, ALL, OUTBOX_BLOCK, 1, soon(), &blocked, &n, err));
         assert_int_equal(n, 1);
         assert_int_equal(blocked[0].id, dead); /* only a DEAD row has to be known: a fetch looks for the others */
+        char key[EVENT_SLOTS][16];
+        for (int slot = EVENT_SLOTS - 1; slot >= 0; slot--) { /* the last slot has the eldest row */
+                int i = 0;
+                do
+                        (void)snprintf(key[slot], sizeof key[slot], "k%d", i++);
+                while (slot_of_key(key[slot]) != slot);
+                target->force(target->arg, add(key[slot], "6"), OUTBOX_DEAD, 5, 0, 0);
+        }
+        OK(a->vt->blocked(a, ALL, OUTBOX_BLOCK, EVENT_SLOTS / 2, soon(), &blocked, &n, err));
+        assert_int_equal(n, EVENT_SLOTS / 2);
+        for (size_t i = 1; i < n; i++)
+                assert_true(blocked[i - 1].slot <= blocked[i].slot);
+        assert_true(blocked[n - 1].slot < EVENT_SLOTS / 2); /* of those in front of it all keys are there */
 }
 
 static void o24_pruning_touches_only_old_published_rows(void **state)

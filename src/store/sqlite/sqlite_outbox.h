@@ -125,7 +125,7 @@ semel_code sqlite_outbox_leave(struct outbox_session *s, const struct outbox_mem
 
 /* -- sqlite_outbox_rows.c -- */
 
-/* Make semel_blocked() known to a connection; it says false where no fetch runs. */
+/* Make semel_blocked() and semel_slot() known to a connection; the first says false where no fetch runs. */
 int outbox_functions(sqlite3 *db, struct sqlite_outbox *o);
 semel_code sqlite_outbox_fetch(struct outbox_session *s, const struct outbox_fetch *in,
                                int64_t deadline_us, struct outbox_rows *ret_rows,

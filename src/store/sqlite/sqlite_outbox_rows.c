@@ -74,10 +74,26 @@ static void sql_blocked(sqlite3_context *context, int n, sqlite3_value **args)
         sqlite3_result_int(context, blocked);
 }
 
+/* semel_slot(key). */
+static void sql_slot(sqlite3_context *context, int n, sqlite3_value **args)
+{
+        const void *p = sqlite3_value_text(args[0]);
+        struct span key = span_of(p, p ? (size_t)sqlite3_value_bytes(args[0]) : 0);
+        int slot = outbox_slot_of(&key, 0);
+        (void)n;
+        if (slot < 0)
+                sqlite3_result_error_nomem(context);
+        else
+                sqlite3_result_int(context, slot);
+}
+
 int outbox_functions(sqlite3 *db, struct sqlite_outbox *o)
 {
-        return sqlite3_create_function(db, "semel_blocked", 1, SQLITE_UTF8 | SQLITE_DIRECTONLY, o,
-                                       sql_blocked, NULL, NULL);
+        int rc = sqlite3_create_function(db, "semel_blocked", 1, SQLITE_UTF8 | SQLITE_DIRECTONLY, o,
+                                         sql_blocked, NULL, NULL);
+        return rc != SQLITE_OK ? rc
+                               : sqlite3_create_function(db, "semel_slot", 1, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                                         NULL, sql_slot, NULL, NULL);
 }
 
 /* -- rows that outlive the statement --------------------------------------------------------------- */
@@ -354,32 +370,16 @@ out:
 
 /* -- blocked ----------------------------------------------------------------------------------------- */
 
-static int dead_first(const void *a, const void *b)
-{
-        const struct outbox_blocked *x = a, *y = b;
-        if (x->dead != y->dead)
-                return x->dead ? -1 : 1;
-        if (x->slot != y->slot)
-                return x->slot < y->slot ? -1 : 1;
-        return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* Columns: id, dead, wait, key.  Keys are kept as offsets until all are there. */
-static int read_blocked(struct sqlite_outbox *o, sqlite3_stmt *stmt, uint32_t slot_mask, size_t max,
-                        size_t *ret_n)
+/* Columns: id, dead, wait, key, slot.  Keys are kept as offsets until all are there. */
+static int read_blocked(struct sqlite_outbox *o, sqlite3_stmt *stmt, size_t max, size_t *ret_n)
 {
         size_t n = 0;
         int rc = SQLITE_DONE;
         while (n < max && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
                 struct span key = column_span(stmt, 3);
-                int slot = outbox_slot_of(&key, 0);
-                if (slot < 0)
-                        return SQLITE_NOMEM;
-                if (!(slot_mask >> slot & 1))
-                        continue;
                 int64_t wait_us = sqlite3_column_int64(stmt, 2);
                 o->blocked_rows[n] = (struct outbox_blocked){
-                        .slot = (int16_t)slot,
+                        .slot = (int16_t)sqlite3_column_int(stmt, 4),
                         .id = sqlite3_column_int64(stmt, 0),
                         .dead = sqlite3_column_int(stmt, 1) != 0,
                         .wait_us = wait_us > 0 ? wait_us : 0,
@@ -419,7 +419,9 @@ semel_code sqlite_outbox_blocked(struct outbox_session *s, uint32_t slot_mask,
         if (stmt) {
                 (void)sqlite3_bind_int64(stmt, 1, o->ses.now.wall_us);
                 (void)sqlite3_bind_int(stmt, 2, on_dead == OUTBOX_BLOCK);
-                rc = read_blocked(o, stmt, slot_mask, max, &n);
+                (void)sqlite3_bind_int64(stmt, 3, slot_mask);
+                (void)sqlite3_bind_int64(stmt, 4, (int64_t)max);
+                rc = read_blocked(o, stmt, max, &n);
         }
         if (rc == SQLITE_NOMEM)
                 code = err_set(err, SEMEL_ERR_NO_MEMORY, "no memory for the blocked keys");
@@ -430,7 +432,6 @@ semel_code sqlite_outbox_blocked(struct outbox_session *s, uint32_t slot_mask,
         outbox_end_read(o);
         if (code != SEMEL_OK)
                 return code;
-        qsort(o->blocked_rows, n, sizeof *o->blocked_rows, dead_first);
         *ret = o->blocked_rows;
         *ret_n = n;
         return SEMEL_OK;
