@@ -199,6 +199,38 @@ static bool which(const struct options *o, int64_t *ret_id)
         return true;
 }
 
+/* The letter as it is now, DEAD or in RETRY. */
+static semel_code find_letter(struct inbox_session *s, const struct options *o, int64_t id,
+                              struct inbox_letters *ret, semel_error *err)
+{
+        static const enum inbox_letter_state states[] = {INBOX_DEAD, INBOX_RETRY};
+        semel_code code = SEMEL_OK;
+        for (size_t i = 0; i < 2 && code == SEMEL_OK; i++) {
+                inbox_letters_release(ret);
+                code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), states[i], id - 1, 1, deadline(),
+                                   ret, err);
+                if (code == SEMEL_OK && ret->n > 0 && ret->letter[0].id == id)
+                        return SEMEL_OK;
+        }
+        inbox_letters_release(ret);
+        return code;
+}
+
+/* It is DEAD and counted from here on.  Without an answer it may be, and is put back: nothing was tried. */
+static semel_code take_letter(struct inbox_session *s, const struct options *o, int64_t id,
+                              struct inbox_letters *ret, semel_error *err)
+{
+        struct inbox_letters was = {0};
+        semel_error ignored = {0};
+        semel_code code = find_letter(s, o, id, &was, err);
+        if (code == SEMEL_OK && was.n > 0)
+                code = s->vt->take(s, span_str(option_text(o, OPT_CONSUMER)), id, true, deadline(), ret, err);
+        if (code != SEMEL_OK && was.n > 0)
+                (void)s->vt->untake(s, &was.letter[0], deadline(), &ignored);
+        inbox_letters_release(&was);
+        return code;
+}
+
 /* Apply it here and now, with the statement that is given. */
 static int apply_now(struct inbox_session *s, const struct options *o, int64_t id,
                      semel_error *err)
@@ -215,8 +247,7 @@ static int apply_now(struct inbox_session *s, const struct options *o, int64_t i
                 return EXIT_CODE_USAGE;
         }
         if (s->vt->check(s, &handler, deadline(), err) != SEMEL_OK ||
-            s->vt->take(s, span_str(option_text(o, OPT_CONSUMER)), id, true, deadline(), &taken,
-                        err) != SEMEL_OK)
+            take_letter(s, o, id, &taken, err) != SEMEL_OK)
                 return say_failure(err);
         if (taken.n > 0)
                 s->vt->retry_one(s, id, &handler, clock_boot_us() + 60 * SECOND, &found, &ret);

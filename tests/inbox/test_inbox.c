@@ -451,6 +451,26 @@ static void d3_a_letter_is_dead_while_it_is_tried(void **state)
         assert_true(letter_is(INBOX_DISCARDED, 3, "because"));
 }
 
+/* An operator's own try is of a letter that is DEAD already, which a repeated way back must not mistake for one
+ * that was just taken. */
+static void d2_a_dead_letter_is_put_back_once(void **state)
+{
+        (void)state;
+        struct inbox_result ret;
+        struct inbox_letters taken = {0};
+        bool flag = false;
+        make_events("x");
+        ses->vt->bury(ses, events, 3, "because", NULL, soon(), &flag, &ret);
+        int64_t id = ask("SELECT id FROM semel.dead_letter WHERE consumer = '%s'", consumer);
+        assert_int_equal(ses->vt->take(ses, span_str(consumer), id, true, soon(), &taken, NULL), SEMEL_OK);
+        assert_int_equal(taken.n, 1);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(ses->vt->untake(ses, &taken.letter[0], soon(), NULL), SEMEL_OK);
+                assert_true(letter_is(INBOX_DEAD, 3, "because"));
+        }
+        inbox_letters_release(&taken);
+}
+
 static void an_event_without_an_id_is_one_letter(void **state)
 {
         (void)state;
@@ -823,6 +843,7 @@ int main(int argc, char **argv)
                 T(d3_any_key_makes_a_letter),
                 T(d3_any_headers_make_a_letter),
                 T(d3_a_letter_is_dead_while_it_is_tried),
+                T(d2_a_dead_letter_is_put_back_once),
                 T(an_event_without_an_id_is_one_letter),
                 T(seen_tells_what_is_recorded),
                 T(o70_old_events_are_forgotten_in_batches),

@@ -225,32 +225,43 @@ semel_code sqlite_inbox_take(struct inbox_session *s, struct span consumer, int6
         return sqlite_inbox_code(&result, err);
 }
 
-/* Change a letter that was taken, in a transaction of its own. */
-static void change_letter(struct sqlite_inbox *in, enum inbox_sql which, int64_t id, int state,
-                          struct span reason, int64_t deadline_us, struct inbox_result *ret)
-{
-        if (!sqlite_inbox_begin(in, deadline_us, ret))
-                return;
-        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, which);
-        if (stmt) {
-                int last = sqlite3_bind_parameter_count(stmt);
-                (void)sqlite3_bind_int64(stmt, 1, id);
-                if (last > 2)
-                        (void)sqlite3_bind_int(stmt, 2, state);
-                bind_text(stmt, last, reason);
-        }
-        if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
-                sqlite_inbox_failed(in, ret);
-        sqlite_inbox_end(in, ret);
-}
-
 semel_code sqlite_inbox_untake(struct inbox_session *s, const struct inbox_letter *was,
                                int64_t deadline_us, semel_error *err)
 {
+        struct sqlite_inbox *in = sqlite_inbox_of(s);
         struct inbox_result ret;
-        change_letter(sqlite_inbox_of(s), INBOX_SQL_UNTAKE, was->id, (int)was->state, was->reason,
-                      deadline_us, &ret);
+        if (!sqlite_inbox_begin(in, deadline_us, &ret))
+                return sqlite_inbox_code(&ret, err);
+        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_UNTAKE);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, was->id);
+                (void)sqlite3_bind_int(stmt, 2, (int)was->state);
+                bind_text(stmt, 3, was->reason);
+                (void)sqlite3_bind_int(stmt, 4, was->attempts);
+                bind_text(stmt, 5, span_str(INBOX_LETTER_TRIED));
+        }
+        if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
+                sqlite_inbox_failed(in, &ret);
+        sqlite_inbox_end(in, &ret);
         return sqlite_inbox_code(&ret, err);
+}
+
+/* The letter that was tried stays DEAD, and says why; in a transaction of its own. */
+static void letter_back(struct sqlite_inbox *in, int64_t id, const semel_error *why, int64_t deadline_us)
+{
+        char text[LIMIT_INBOX_REASON_BYTES];
+        size_t n = utf8_copy(text, sizeof text, span_str(why->text));
+        struct inbox_result ignored;
+        if (!sqlite_inbox_begin(in, deadline_us, &ignored))
+                return;
+        sqlite3_stmt *stmt = sqlite_inbox_stmt(in, INBOX_SQL_BACK);
+        if (stmt) {
+                (void)sqlite3_bind_int64(stmt, 1, id);
+                bind_text(stmt, 2, span_of(text, n));
+        }
+        if (sqlite_inbox_run(in, stmt) != SQLITE_OK)
+                sqlite_inbox_failed(in, &ignored);
+        sqlite_inbox_end(in, &ignored);
 }
 
 void sqlite_inbox_retry_one(struct inbox_session *s, int64_t id, const struct inbox_handler *handler,
@@ -258,7 +269,6 @@ void sqlite_inbox_retry_one(struct inbox_session *s, int64_t id, const struct in
 {
         struct sqlite_inbox *in = sqlite_inbox_of(s);
         struct inbox_letters list;
-        struct inbox_result back;
         if (!init_letters(&list, 1)) {
                 *ret = (struct inbox_result){.end = INBOX_DOWN};
                 (void)err_set(&ret->err, SEMEL_ERR_NO_MEMORY, "no memory for a dead letter");
@@ -285,9 +295,7 @@ void sqlite_inbox_retry_one(struct inbox_session *s, int64_t id, const struct in
         }
         sqlite_inbox_end(in, ret);
         if (found && ret->end == INBOX_FAILED) {
-                char why[LIMIT_INBOX_REASON_BYTES];
-                size_t n = utf8_copy(why, sizeof why, span_str(ret->err.text));
-                change_letter(in, INBOX_SQL_BACK, id, INBOX_DEAD, span_of(why, n), deadline_us, &back);
+                letter_back(in, id, &ret->err, deadline_us);
         }
         ret->processed = found && ret->end == INBOX_DONE;
         inbox_letters_release(&list);
