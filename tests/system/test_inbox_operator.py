@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`semel inbox prune`: for records that no `semel consume` forgets (O70)."""
+"""`semel inbox`, without a consumer that runs: prune (O70), and a letter applied here and now."""
 import json
 import re
 import sqlite3
@@ -35,3 +35,26 @@ def test_o70_records_of_ones_own_are_forgotten_by_an_operator(pg, pg_db, pg_stor
     left = {line['consumer']: line['processed'] for line in
             map(json.loads, semel('inbox', 'status', '--json', '--db', url).out().splitlines())}
     assert left == {'ledger': 10, 'other': 1510}
+
+
+def test_d3_a_letter_is_applied_here_and_now(pg, pg_db, pg_store_url, semel):
+    assert semel('migrate', '--db', pg_store_url).returncode == 0
+    pg.psql(pg_db, """CREATE TABLE effect (id text NOT NULL, payload text);
+                      INSERT INTO semel.dead_letter (consumer, source, event_id, topic, payload, headers, reason,
+                                                     kafka_partition, kafka_offset, attempts)
+                      SELECT 'c', 's', 'e' || i, 't', 'x', '[]', 'because', 0, i, 3 FROM generate_series(1, 2) i""")
+    first, second = (int(i) for i in pg.psql(pg_db, 'SELECT id FROM semel.dead_letter ORDER BY id').split())
+
+    def retry(letter, sql):
+        return semel('inbox', 'retry', str(letter), '--sql', sql, '--db', pg_store_url)
+    states = 'SELECT state, attempts FROM semel.dead_letter ORDER BY id'
+    r = retry(first, 'INSERT INTO effect VALUES (NULLIF($3, $3), $2)')
+    assert r.returncode == 65 and 'it failed again' in r.err() and 'null value' in r.err()
+    assert pg.psql(pg_db, states) == '0|4\n0|3\n'
+    assert retry(first, 'INSERT INTO effect VALUES ($3, $2)').returncode == 0
+    r = retry(first, 'INSERT INTO effect VALUES ($3, $2)')
+    assert r.returncode == 65 and f'no letter {first} that is DEAD or RETRY' in r.err()
+    assert pg.psql(pg_db, states) == '2|5\n0|3\n'
+    assert pg.psql(pg_db, 'SELECT * FROM effect') == 'e1|x\n'
+    assert retry(second, 'SELECT nonsense($1)').returncode != 0
+    assert pg.psql(pg_db, states) == '2|5\n0|3\n', 'a statement that does not prepare is a try'
