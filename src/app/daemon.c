@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "core/shutdown.h"
+#include "net/message_buffers.h"
 #include "sys/clock.h"
 #include "sys/notify.h"
 #include "sys/stop.h"
@@ -171,6 +172,7 @@ void daemon_free(struct daemon *d)
                 loop_settle(d->loop);
         deadline_list_free(d->deadlines);
         loop_free(d->loop);
+        message_buffers_free_kept(); /* of the admin listener: a thread that ran a daemon may go on */
         free(d);
 }
 
