@@ -269,7 +269,10 @@ static void wait_for_workers(struct consume *c)
 {
         (void)pthread_mutex_lock(&c->mu);
         (void)pthread_cond_broadcast(&c->work);
-        int64_t until_us = c->deadline_us - CONSUME_CANCEL_US / 2;
+        /* What is cut off needs some of the time to end in: a second, of a short deadline a fifth. */
+        int64_t left_us = c->deadline_us - clock_boot_us();
+        int64_t cut_us = left_us / 5 < CONSUME_CANCEL_US / 2 ? left_us / 5 : CONSUME_CANCEL_US / 2;
+        int64_t until_us = c->deadline_us - cut_us;
         while (c->running > 0 && clock_boot_us() < until_us) {
                 atomic_fetch_add(&c->turns, 1);
                 consume_wait(c, &c->idle, until_us);

@@ -79,8 +79,8 @@ def test_status_names_owners_and_the_rows_that_block(live):
     wait_until(lambda: live.left() == [late, behind_late, dead, behind_dead], 30, 'the good row goes')
     wait_until(lambda: len(live.status('blocked')) == 2)
     blocked = {b['key']: b for b in live.status('blocked')}
-    assert (blocked['odd']['row'], blocked['odd']['dead']) == (dead, True)
-    assert (blocked['slow']['row'], blocked['slow']['dead']) == (late, False)
+    assert (blocked['odd']['row'], blocked['odd']['dead']) == (str(dead), True)
+    assert (blocked['slow']['row'], blocked['slow']['dead']) == (str(late), False)
     assert 0 < blocked['slow']['next_try_s'] <= 60
     text = live.ok('status', '--on-dead', 'block')
     assert me in text and 'never: it is DEAD' in text and str(late) in text
