@@ -36,19 +36,10 @@ static bool is_text(struct span s)
         return utf8_valid(s) && (s.n == 0 || !memchr(s.p, 0, s.n));
 }
 
-/* Kafka's own rule: "." and ".." are names of folders on its disk. */
-static bool is_topic(const char *topic, size_t n)
-{
-        static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                      "0123456789._-";
-        return n >= 1 && n <= LIMIT_EVENT_TOPIC_BYTES && strspn(topic, allowed) == n &&
-               strcmp(topic, ".") != 0 && strcmp(topic, "..") != 0;
-}
-
 semel_event *semel_event_new(const char *topic, semel_error *err)
 {
         size_t n = topic ? strlen(topic) : 0;
-        if (!topic || !is_topic(topic, n)) {
+        if (!topic || !event_topic_is_valid(span_of(topic, n))) {
                 (void)err_set(err, SEMEL_ERR_ARGUMENT,
                               "a topic has 1 to %d letters, digits, '.', '_' or '-' and is not "
                               "\".\" or \"..\"; \"%.40s\" is none", LIMIT_EVENT_TOPIC_BYTES,

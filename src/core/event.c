@@ -61,15 +61,17 @@ bool event_id_parse(const char *text, size_t n, uint8_t ret[EVENT_ID_BYTES])
         return true;
 }
 
+bool event_topic_is_part(struct span part)
+{
+        static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+        for (size_t i = 0; i < part.n; i++)
+                if (!memchr(allowed, part.p[i], sizeof allowed - 1))
+                        return false;
+        return part.n <= LIMIT_EVENT_TOPIC_BYTES;
+}
+
 bool event_topic_is_valid(struct span topic)
 {
-        static const char others[] = "._-";
-        for (size_t i = 0; i < topic.n; i++) {
-                uint8_t c = topic.p[i];
-                if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      (c != 0 && strchr(others, c))))
-                        return false;
-        }
-        return topic.n > 0 && topic.n <= LIMIT_EVENT_TOPIC_BYTES && !span_eq(topic, span_str(".")) &&
+        return topic.n > 0 && event_topic_is_part(topic) && !span_eq(topic, span_str(".")) &&
                !span_eq(topic, span_str(".."));
 }

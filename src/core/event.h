@@ -29,8 +29,10 @@ void event_id_format(const uint8_t id[EVENT_ID_BYTES], char ret[EVENT_ID_TEXT_BY
 /* Lower or upper case, with dashes.  false: not an id. */
 bool event_id_parse(const char *text, size_t n, uint8_t ret[EVENT_ID_BYTES]);
 
-/* A name that Kafka takes, and so the outbox. */
+/* Kafka's own rule, and so the outbox's: "." and ".." are names of folders on its disk. */
 bool event_topic_is_valid(struct span topic);
+/* The same of a part of a name, which may be empty. */
+bool event_topic_is_part(struct span part);
 
 /* -- slots (rule C1) ---------------------------------------------------------------------------
  *

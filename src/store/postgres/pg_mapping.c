@@ -129,8 +129,7 @@ semel_code pg_mapping_check(const struct outbox_mapping *mapping, semel_error *e
                                "\"%.60s\" is no name of a table: TABLE or SCHEMA.TABLE",
                                is_name(table) ? before : table);
         const char *topic = mapping->topic ? mapping->topic : "";
-        if (strspn(topic, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
-                    strlen(topic) || strlen(topic) > LIMIT_EVENT_TOPIC_BYTES)
+        if (!event_topic_is_part(span_str(topic)))
                 return err_set(err, SEMEL_ERR_ARGUMENT,
                                "\"%.60s\" is no topic: letters, digits, '.', '_', '-'", topic);
         return SEMEL_OK;
