@@ -225,42 +225,41 @@ static bool at_work(const struct consume *c)
 
 bool consume_posting_begin(struct consume_posting *p, void (*cancel)(void *call), void *call)
 {
-        (void)pthread_mutex_lock(&p->mu);
+        (void)pthread_mutex_lock(p->mu);
         bool may = !p->cancelled;
         p->cancel = cancel;
         p->call = may ? call : NULL;
-        (void)pthread_mutex_unlock(&p->mu);
+        (void)pthread_mutex_unlock(p->mu);
         return may;
 }
 
 void consume_posting_end(struct consume_posting *p)
 {
-        (void)pthread_mutex_lock(&p->mu);
+        (void)pthread_mutex_lock(p->mu);
         p->call = NULL;
-        (void)pthread_mutex_unlock(&p->mu);
+        (void)pthread_mutex_unlock(p->mu);
 }
 
-bool consume_posting_cancel(struct consume_posting *p)
+/* Behind mu.  false: nothing runs. */
+static bool cancel_posting(struct consume_posting *p)
 {
-        (void)pthread_mutex_lock(&p->mu);
-        bool runs = p->call;
         p->cancelled = true;
-        if (runs)
+        if (p->call)
                 p->cancel(p->call);
-        (void)pthread_mutex_unlock(&p->mu);
-        return runs;
+        return p->call;
 }
 
 /* A POST that is ended has its session left to record those before it, and to take its count back. */
 void consume_cancel_worker(struct worker *w)
 {
-        if (!consume_posting_cancel(&w->posting) && w->inbox)
+        if (!cancel_posting(&w->posting) && w->inbox)
                 w->inbox->vt->cancel(w->inbox);
 }
 
-void consume_cancel_keeper(struct consume *c)
+/* Behind mu. */
+static void cancel_keeper(struct consume *c)
 {
-        (void)consume_posting_cancel(&c->keeper_posting);
+        (void)cancel_posting(&c->keeper_posting);
         c->keeper->vt->cancel(c->keeper);
 }
 
@@ -282,7 +281,7 @@ static void wait_for_workers(struct consume *c)
                 for (int k = 0; k < c->config.workers; k++)
                         if (c->workers[k].part)
                                 consume_cancel_worker(&c->workers[k]);
-                consume_cancel_keeper(c);
+                cancel_keeper(c);
                 while (c->running > 0 && clock_boot_us() < c->deadline_us)
                         consume_wait(c, &c->idle, c->deadline_us);
         }
@@ -386,6 +385,7 @@ static semel_code init_worker(struct consume *c, struct worker *w, semel_error *
 {
         size_t n = c->config.batch_rows;
         w->c = c;
+        w->posting.mu = &c->mu;
         /* Also where a batch is one event: of Kafka, that has more headers than one of an outbox. */
         buf_init(&w->text, (size_t)LIMIT_EVENT_HEADERS_BYTES * 8 * LIMIT_INBOX_BATCH_ROWS);
         w->events = calloc(n, sizeof *w->events);
@@ -455,9 +455,7 @@ semel_code consume_new(const struct consume_config *config, struct consume **ret
         const char *sql = config->handler.sql;
         c->needs_headers = !sql || strchr(sql, '5') || strchr(sql, '?');
         init_sync(c);
-        (void)pthread_mutex_init(&c->keeper_posting.mu, NULL);
-        for (int i = 0; i < CONSUME_WORKERS_MAX; i++)
-                (void)pthread_mutex_init(&c->workers[i].posting.mu, NULL);
+        c->keeper_posting.mu = &c->mu;
         code = config->inbox_open(config->db, &c->keeper, err);
         for (int i = 0; i < config->workers && code == SEMEL_OK; i++)
                 code = init_worker(c, &c->workers[i], err);
@@ -529,7 +527,9 @@ semel_code consume_close(struct consume *c, semel_error *err)
                                "a handler did not return in time: what it was at is rolled back when "
                                "this process ends, and its events come again");
         if (c->keeper && c->keeper_started) {
-                consume_cancel_keeper(c);
+                (void)pthread_mutex_lock(&c->mu);
+                cancel_keeper(c);
+                (void)pthread_mutex_unlock(&c->mu);
                 (void)pthread_join(c->keeper_thread, NULL);
         }
         for (int i = 0; i < c->config.workers; i++)

@@ -31,8 +31,8 @@ enum consume_posted {
 
 /* What runs for an event outside the database, so that the engine can end it early. */
 struct consume_posting {
-        pthread_mutex_t mu;
-        void (*cancel)(void *call); /* from any thread */
+        pthread_mutex_t *mu;        /* the engine's: of all that follows */
+        void (*cancel)(void *call); /* from any thread, and without waiting */
         void *call;                 /* NULL: nothing runs */
         bool cancelled;
 };

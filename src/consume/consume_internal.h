@@ -143,11 +143,8 @@ void consume_say(struct consume *c, const char *fmt, ...) __attribute__((format(
 /* Wait on a condition, at most until `until_us` (CLOCK_BOOTTIME); behind mu. */
 void consume_wait(struct consume *c, pthread_cond_t *cond, int64_t until_us);
 
-/* false: nothing runs there. */
-bool consume_posting_cancel(struct consume_posting *p);
-/* Behind mu: end what this worker, or the keeper, is at. */
+/* Behind mu: end what this worker is at. */
 void consume_cancel_worker(struct worker *w);
-void consume_cancel_keeper(struct consume *c);
 
 /* consume_part.c, all behind mu or on the poll thread */
 void part_assign(struct consume *c, const struct bus_partition *p, size_t n);

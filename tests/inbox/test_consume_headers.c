@@ -17,10 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bus/bus.h"
 #include "consume/consume.h"
+#include "produce.h"
 #include "store/sqlite/sqlite_store.h"
-#include "sys/clock.h"
 
 static const char kept[] = "[[\"event-id\",\"00000000-0000-0000-0000-000000000000\"],[\"?\",\"1\"],"
                            "[\"tenant\",\"7\"]]";
@@ -43,33 +42,15 @@ static const char *ask(const char *sql)
         return text;
 }
 
-static void on_report(void *arg, const struct bus_report *report)
-{
-        (void)arg;
-        assert_int_equal(report->kind, BUS_DELIVERED);
-}
-
-static void produce_one(const struct bus_config *bus, const char *topic)
+/* What `sql` keeps of one event. */
+static void consume_one(const char *topic, const char *sql, const char *look, char ret[256])
 {
         static const struct event_header headers[] = {
                 {.name = {(const uint8_t *)"\xe4", 1}, .value = {(const uint8_t *)"1", 1}},
                 {.name = {(const uint8_t *)"tenant", 6}, .value = {(const uint8_t *)"7", 1}}};
-        semel_error err = {0};
-        struct bus_producer *p = NULL;
-        const struct event e = {.topic = span_str(topic), .key = span_str("k"), .payload = span_str("x"),
-                                .headers = headers, .header_count = 2,
-                                .partition = EVENT_NO_PARTITION};
-        assert_int_equal(bus_producer_open(bus, NULL, 0, on_report, NULL, &p, &err), SEMEL_OK);
-        assert_int_equal(bus_produce(p, &e, NULL, &err), BUS_QUEUED);
-        int64_t until_us = clock_boot_us() + 30 * SECOND;
-        while (bus_producer_flush(p, 100 * MS) > 0)
-                assert_true(clock_boot_us() < until_us);
-        bus_producer_close(p);
-}
-
-/* What `sql` keeps of one event. */
-static void consume_one(const char *topic, const char *sql, const char *look, char ret[256])
-{
+        const struct event event = {.topic = span_str(topic), .key = span_str("k"),
+                                    .payload = span_str("x"), .headers = headers, .header_count = 2,
+                                    .partition = EVENT_NO_PARTITION};
         const char *const topics[] = {topic};
         char url[80];
         semel_error err = {0};
@@ -83,7 +64,7 @@ static void consume_one(const char *topic, const char *sql, const char *look, ch
                 .bus = {.brokers = bus_mock_bootstrap(mock)}, .group = "g", .topics = topics,
                 .topic_count = 1, .handler = {.sql = sql}, .attempts_max = 1, .batch_rows = 1,
                 .workers = 1};
-        produce_one(&config.bus, topic);
+        produce_one(&config.bus, &event);
         if (consume_new(&config, &c, &err) != SEMEL_OK)
                 fail_msg("%s", err.text);
         int64_t until_us = clock_boot_us() + 40 * SECOND;

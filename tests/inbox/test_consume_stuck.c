@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "consume/consume.h"
-#include "sys/clock.h"
+#include "produce.h"
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
@@ -123,26 +123,6 @@ static semel_code open_hangs(const char *url, struct inbox_session **ret, semel_
         return SEMEL_OK;
 }
 
-static void on_report(void *arg, const struct bus_report *report)
-{
-        (void)arg;
-        assert_int_equal(report->kind, BUS_DELIVERED);
-}
-
-static void produce_one(const struct bus_config *bus)
-{
-        semel_error err = {0};
-        struct bus_producer *p = NULL;
-        const struct event e = {.topic = span_str("t"), .key = span_str("k"),
-                                .payload = span_str("hello"), .partition = EVENT_NO_PARTITION};
-        assert_int_equal(bus_producer_open(bus, NULL, 0, on_report, NULL, &p, &err), SEMEL_OK);
-        assert_int_equal(bus_produce(p, &e, NULL, &err), BUS_QUEUED);
-        int64_t until_us = clock_boot_us() + 30 * SECOND;
-        while (bus_producer_flush(p, 100 * MS) > 0)
-                assert_true(clock_boot_us() < until_us);
-        bus_producer_close(p);
-}
-
 static bool ends_within(struct consume *c, int64_t us)
 {
         int64_t until_us = clock_boot_us() + us;
@@ -172,7 +152,9 @@ static void o72_a_handler_that_hangs_does_not_keep_the_consumer_past_its_deadlin
                 .db = "hangs:", .inbox_open = open_hangs, .bus = {.brokers = bus_mock_bootstrap(mock)},
                 .group = "g", .topics = topics, .topic_count = 1, .handler = {.sql = "SELECT 1"},
                 .attempts_max = 3, .batch_rows = 1, .workers = 1};
-        produce_one(&config.bus);
+        const struct event hello = {.topic = span_str("t"), .key = span_str("k"),
+                                    .payload = span_str("hello"), .partition = EVENT_NO_PARTITION};
+        produce_one(&config.bus, &hello);
         assert_int_equal(consume_new(&config, &c, &err), SEMEL_OK);
         (void)pthread_mutex_lock(&mu);
         while (!hanging)
