@@ -17,7 +17,10 @@
 #include "sys/clock.h"
 
 #define INBOX_CALL_US (10 * SECOND)
-enum { LETTERS_AT_ONCE = 100 };
+enum { LETTERS_AT_ONCE = 100, OPEN_STATES = 2 };
+
+/* Of letters that nobody has decided for good. */
+static const enum inbox_letter_state open_states[OPEN_STATES] = {INBOX_DEAD, INBOX_RETRY};
 
 static semel_code open_inbox(const struct options *o, struct inbox_session **ret, semel_error *err)
 {
@@ -154,12 +157,11 @@ static int inbox_dead(const struct options *o)
                 return EXIT_CODE_USAGE;
         }
         code = open_inbox(o, &s, &err);
-        static const enum inbox_letter_state states[] = {INBOX_DEAD, INBOX_RETRY};
-        for (size_t k = 0; k < 2 && code == SEMEL_OK; k++) {
+        for (size_t k = 0; k < OPEN_STATES && code == SEMEL_OK; k++) {
                 int64_t after = 0;
                 for (bool more = true; more && code == SEMEL_OK;) {
                         struct inbox_letters list = {0};
-                        code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), states[k],
+                        code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), open_states[k],
                                            after, LETTERS_AT_ONCE, deadline(), &list, &err);
                         for (size_t i = 0; i < list.n; i++) {
                                 (json ? print_letter_json : print_letter)(&list.letter[i]);
@@ -203,12 +205,11 @@ static bool which(const struct options *o, int64_t *ret_id)
 static semel_code find_letter(struct inbox_session *s, const struct options *o, int64_t id,
                               struct inbox_letters *ret, semel_error *err)
 {
-        static const enum inbox_letter_state states[] = {INBOX_DEAD, INBOX_RETRY};
         semel_code code = SEMEL_OK;
-        for (size_t i = 0; i < 2 && code == SEMEL_OK; i++) {
+        for (size_t i = 0; i < OPEN_STATES && code == SEMEL_OK; i++) {
                 inbox_letters_release(ret);
-                code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), states[i], id - 1, 1, deadline(),
-                                   ret, err);
+                code = s->vt->list(s, span_str(option_text(o, OPT_CONSUMER)), open_states[i], id - 1, 1,
+                                   deadline(), ret, err);
                 if (code == SEMEL_OK && ret->n > 0 && ret->letter[0].id == id)
                         return SEMEL_OK;
         }

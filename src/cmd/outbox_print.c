@@ -28,6 +28,14 @@ static const char *length(int64_t us, char *ret)
 
 /* -- status for people ---------------------------------------------------------------------------- */
 
+static bool some_wait(const struct outbox_stats *stats)
+{
+        for (size_t i = 0; i < stats->n; i++)
+                if (stats->count[i].state == OUTBOX_PENDING && stats->count[i].rows > 0)
+                        return true;
+        return false;
+}
+
 static void print_counts(FILE *out, const struct outbox_stats *stats)
 {
         char topic[SHOWN_BYTES_MAX], age[UNITS_TEXT_BYTES_MAX];
@@ -38,14 +46,11 @@ static void print_counts(FILE *out, const struct outbox_stats *stats)
         for (size_t i = 0; i < stats->n; i++)
                 fprintf(out, "%-12s %12lld  %s\n", outbox_state_name(stats->count[i].state),
                         (long long)stats->count[i].rows, shown(stats->count[i].topic, topic));
-        int64_t waiting = 0;
-        for (size_t i = 0; i < stats->n; i++)
-                waiting += stats->count[i].state == OUTBOX_PENDING ? stats->count[i].rows : 0;
-        if (stats->oldest_pending_us < 0 && waiting > 0)
-                fputs("\nthe age of the oldest waiting row is unknown\n", out);
         if (stats->oldest_pending_us >= 0)
                 fprintf(out, "\nthe oldest waiting row is %s old\n",
                         length(stats->oldest_pending_us, age));
+        else if (some_wait(stats))
+                fputs("\nthe age of the oldest waiting row is unknown\n", out);
         if (stats->oldest_xmin_us >= 0)
                 fprintf(out, "the oldest open transaction of the database is %s old\n",
                         length(stats->oldest_xmin_us, age));

@@ -124,20 +124,27 @@ static void c7_abandoned_rows_are_all_reported_and_sent_again_in_order(void **st
         bus_producer_close(p);
 }
 
+/* row0 is delivered; of six more, each a request of its own, the first is going to be rejected. */
+static struct bus_producer *six_behind_a_rejection(struct bus_mock *mock, int64_t rtt_us)
+{
+        static const struct bus_property single[] = {{"batch.num.messages", "1"}};
+        static const char *const rows[] = {"row1", "row2", "row3", "row4", "row5", "row6"};
+        assert_ok(bus_mock_topic(mock, "t", 1, &err));
+        struct bus_producer *p = producer_of(mock, single, 1);
+        kit_send(p, "t", "k", "row0");
+        kit_drain(p);
+        bus_mock_set_rtt(mock, rtt_us);
+        bus_mock_fail(mock, PRODUCE, TOO_LARGE, 1);
+        for (size_t i = 0; i < 6; i++)
+                kit_send(p, "t", "k", rows[i]);
+        return p;
+}
+
 /* With five requests in flight, the default, all five rows behind the rejected one are written
  * before its report can be read. */
 static void c7a_at_most_one_request_overtakes_a_rejected_row(void **state)
 {
-        static const struct bus_property single[] = {{"batch.num.messages", "1"}};
-        static const char *const rows[] = {"row1", "row2", "row3", "row4", "row5", "row6"};
-        assert_ok(bus_mock_topic(*state, "t", 1, &err));
-        struct bus_producer *p = producer_of(*state, single, 1);
-        kit_send(p, "t", "k", "row0");
-        kit_drain(p);
-        bus_mock_set_rtt(*state, 300 * MS);
-        bus_mock_fail(*state, PRODUCE, TOO_LARGE, 1);
-        for (size_t i = 0; i < 6; i++)
-                kit_send(p, "t", "k", rows[i]);
+        struct bus_producer *p = six_behind_a_rejection(*state, 300 * MS);
         while (reports.n < 2)
                 (void)bus_producer_poll(p, 100 * MS);
         assert_int_equal(reports.at[1].kind, BUS_REJECTED);
@@ -155,15 +162,7 @@ static void c7a_at_most_one_request_overtakes_a_rejected_row(void **state)
 /* A flush that goes on serving would have all of them sent and answered first. */
 static void c7a_a_flush_ends_with_the_report_of_a_rejection(void **state)
 {
-        static const struct bus_property single[] = {{"batch.num.messages", "1"}};
-        static const char *const rows[] = {"row1", "row2", "row3", "row4", "row5", "row6"};
-        assert_ok(bus_mock_topic(*state, "t", 1, &err));
-        struct bus_producer *p = producer_of(*state, single, 1);
-        kit_send(p, "t", "k", "row0");
-        kit_drain(p);
-        bus_mock_fail(*state, PRODUCE, TOO_LARGE, 1);
-        for (size_t i = 0; i < 6; i++)
-                kit_send(p, "t", "k", rows[i]);
+        struct bus_producer *p = six_behind_a_rejection(*state, 0);
         assert_int_equal(bus_producer_flush(p, 30 * SECOND), 5);
         assert_int_equal(reports.n, 2);
         assert_int_equal(reports.at[1].kind, BUS_REJECTED);

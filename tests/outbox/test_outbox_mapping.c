@@ -281,20 +281,34 @@ static void view_of(const struct outbox_mapping *mapping, struct outbox_view *re
         s->vt->close(s);
 }
 
+/* It is the outbox whose slots `me` took. */
+static void is_outbox_of(const struct outbox_mapping *mapping, const struct outbox_view *taken)
+{
+        static struct outbox_view view;
+        view_of(mapping, &view);
+        for (int i = 0; i < EVENT_SLOTS; i++)
+                assert_memory_equal(view.slots[i].owner_id, me.id, sizeof me.id);
+        assert_memory_equal(view.uuid, taken->uuid, sizeof view.uuid);
+}
+
+/* outbox_event of this schema, by its bare name, with all slots taken. */
+static struct outbox_session *take_bare(const char *schema, struct outbox_view *ret)
+{
+        search(schema);
+        db_exec(db, EVENTS("outbox_event"));
+        apply(&bare);
+        struct outbox_session *s = open_mapped(&bare);
+        take_all(s, OUTBOX_OWNED, ret);
+        return s;
+}
+
 /* Rule C1: two sets of slots of one table are two owners of each row. */
 static void c1_a_table_is_one_outbox_however_it_is_spelled(void **state)
 {
         (void)state;
-        static struct outbox_view first, second;
-        search("app");
-        db_exec(db, EVENTS("outbox_event"));
-        apply(&bare);
-        struct outbox_session *s = open_mapped(&bare);
-        take_all(s, OUTBOX_OWNED, &first);
-        view_of(&qualified, &second);
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                assert_memory_equal(second.slots[i].owner_id, me.id, sizeof me.id);
-        assert_memory_equal(second.uuid, first.uuid, sizeof first.uuid);
+        static struct outbox_view taken;
+        struct outbox_session *s = take_bare("app", &taken);
+        is_outbox_of(&qualified, &taken);
         apply(&qualified);
         assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta"), 2); /* semel.outbox's too */
         s->vt->close(s);
@@ -304,17 +318,14 @@ static void c1_a_table_is_one_outbox_however_it_is_spelled(void **state)
 static void c1_semels_own_table_has_one_name(void **state)
 {
         (void)state;
-        static struct outbox_view first, second;
+        static struct outbox_view taken;
         const struct outbox_mapping own = {.preset = "semel", .table = "outbox"};
         struct outbox_session *s = open_mapped(NULL);
-        take_all(s, OUTBOX_OWNED, &first);
+        take_all(s, OUTBOX_OWNED, &taken);
         search("semel");
-        view_of(&own, &second);
-        for (int i = 0; i < EVENT_SLOTS; i++)
-                assert_memory_equal(second.slots[i].owner_id, me.id, sizeof me.id);
+        is_outbox_of(&own, &taken);
         apply(&own);
-        view_of(&own, &second);
-        assert_memory_equal(second.uuid, first.uuid, sizeof first.uuid);
+        is_outbox_of(&own, &taken);
         assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta WHERE outbox = 'semel.outbox'"), 1);
         assert_int_equal(db_int(db, "SELECT count(*) FROM semel.outbox_meta"), 1);
         s->vt->close(s);
@@ -325,11 +336,7 @@ static void c1_two_tables_of_one_name_are_two_outboxes(void **state)
 {
         (void)state;
         static struct outbox_view first, second;
-        search("app");
-        db_exec(db, EVENTS("outbox_event"));
-        apply(&bare);
-        struct outbox_session *s = open_mapped(&bare);
-        take_all(s, OUTBOX_OWNED, &first);
+        struct outbox_session *s = take_bare("app", &first);
         search("app2");
         db_exec(db, EVENTS("outbox_event"));
         check_says(&bare, SEMEL_ERR_SCHEMA, "semel_id");

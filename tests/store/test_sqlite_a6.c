@@ -227,6 +227,19 @@ static void shows_moments_of_another_boot(struct store *st, const struct command
         store_op_release(&op);
 }
 
+static void sweep(struct store *st, int64_t unknown, int64_t deleted)
+{
+        struct store_op op;
+        store_op_init(&op, STORE_SWEEP);
+        op.deadline_us = op_deadline_us();
+        op.in.sweep.max = 10;
+        store_wait(st, &op);
+        assert_int_equal(op.err.code, SEMEL_OK);
+        assert_int_equal(op.out.sweep.unknown, unknown);
+        assert_int_equal(op.out.sweep.deleted, deleted);
+        store_op_release(&op);
+}
+
 /* Also when the row was written since: nobody takes its zeros for times of that later boot. */
 static void a6_moments_of_another_boot_stay_unknown(void **state)
 {
@@ -236,14 +249,7 @@ static void a6_moments_of_another_boot_stay_unknown(void **state)
         assert_int_equal(try_claim(st, &claim), COMMAND_RUN);
         st = reboot(w, st, 20 * SECOND);
         shows_moments_of_another_boot(st, &claim, COMMAND_IN_FLIGHT);
-        struct store_op op;
-        store_op_init(&op, STORE_SWEEP);
-        op.deadline_us = op_deadline_us();
-        op.in.sweep.max = 10;
-        store_wait(st, &op);
-        assert_int_equal(op.err.code, SEMEL_OK);
-        assert_int_equal(op.out.sweep.unknown, 1);
-        store_op_release(&op);
+        sweep(st, 1, 0);
         shows_moments_of_another_boot(st, &claim, COMMAND_UNKNOWN);
         st = reboot(w, st, 20 * SECOND);
         shows_moments_of_another_boot(st, &claim, COMMAND_UNKNOWN);
@@ -340,14 +346,7 @@ static void a6_nothing_expires_while_the_clocks_disagree(void **state)
         assert_int_equal(try_claim(st, &again), COMMAND_REPLAY);
         world_advance(w, 2 * SECOND); /* past its time, but who knows */
         assert_int_equal(try_claim(st, &again), COMMAND_REPLAY);
-        struct store_op op;
-        store_op_init(&op, STORE_SWEEP);
-        op.deadline_us = op_deadline_us();
-        op.in.sweep.max = 10;
-        store_wait(st, &op);
-        assert_int_equal(op.err.code, SEMEL_OK);
-        assert_int_equal(op.out.sweep.deleted, 0);
-        store_op_release(&op);
+        sweep(st, 0, 0);
         world_advance(w, SQLITE_SETTLE_US);
         assert_int_equal(try_claim(st, &again), COMMAND_RUN);
         world_close(st);
